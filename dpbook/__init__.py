@@ -1,0 +1,8 @@
+"""Differentially private Bayesian inference: the package behind the book.
+
+``release`` functions stand on the curator's side of the privacy barrier: they read data, spend a
+:class:`PrivacyBudget` and return a public :class:`Release`. ``infer`` functions stand on the analyst's
+side: they take a :class:`Release`, never data, and return a :class:`Posterior`.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,134 @@
+"""Checks of arguments, in one place, so that every error names the argument, what it got and what it takes.
+
+Each function returns the argument in the form that the caller computes with. None of them looks at
+sensitive values, except :func:`finite_array`, whose error ("NaN in ...") only a curator may see.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "analyst_generator",
+    "at_least",
+    "delta_value",
+    "finite_array",
+    "finite_number",
+    "fraction",
+    "integer",
+    "interval",
+    "one_of",
+    "positive",
+    "seeded_generator",
+]
+
+
+def finite_number(name: str, value: Any) -> float:
+    """Return ``value`` as a float; raise unless it is one finite real number."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {number}")
+    return number
+
+
+def positive(name: str, value: Any) -> float:
+    """Return ``value`` as a float; raise unless it is finite and above zero."""
+    number = finite_number(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} must be greater than 0, got {number}")
+    return number
+
+
+def at_least(name: str, value: Any, least: float) -> float:
+    """Return ``value`` as a float; raise unless it is finite and at least ``least``."""
+    number = finite_number(name, value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least:g}, got {number}")
+    return number
+
+
+def delta_value(name: str, value: Any, *, zero: bool = True) -> float:
+    """Return ``value`` as a float; raise unless it is a delta: in [0, 1), or in (0, 1) when zero is refused."""
+    number = finite_number(name, value)
+    if not 0 <= number < 1 or (number == 0 and not zero):
+        span = "[0, 1)" if zero else "(0, 1)"
+        raise ValueError(f"{name} must lie in {span}, got {number}")
+    return number
+
+
+def fraction(name: str, value: Any) -> float:
+    """Return ``value`` as a float; raise unless it lies strictly between 0 and 1."""
+    number = finite_number(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {number}")
+    return number
+
+
+def integer(name: str, value: Any, *, least: int | None = None) -> int:
+    """Return ``value`` as an int; raise unless it is a whole number, at least ``least`` where that is given."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if least is not None and value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return ``value``; raise unless it is one of ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def interval(name: str, value: Any) -> tuple[float, float]:
+    """Return ``value`` as ``(low, high)``; raise unless it is a pair of finite numbers with low < high."""
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a pair (low, high), got {value!r}") from None
+    low, high = finite_number(f"{name}[0]", low), finite_number(f"{name}[1]", high)
+    if low >= high:
+        raise ValueError(f"{name} must have low < high, got ({low}, {high})")
+    return low, high
+
+
+def finite_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[np.float64]:
+    """Return ``value`` as a float array; raise on what is not numeric, has another dimension, or holds NaN or inf."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be numeric, got {type(value).__name__}") from None
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim != 1)}, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite: it holds NaN or infinite values")
+    return array
+
+
+def seeded_generator(rng: Any) -> np.random.Generator | None:
+    """Return ``rng``; raise unless it is None (a real release) or a :class:`numpy.random.Generator`.
+
+    Seeds as plain integers are refused: a seed used in two calls gives both the same noise, and the
+    difference of the two outputs is then exact.
+    """
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            "rng must be None (noise for a real release) or a numpy.random.Generator such as "
+            f"numpy.random.default_rng(seed), made once and passed on; got {rng!r}"
+        )
+    return rng
+
+
+def analyst_generator(rng: Any) -> np.random.Generator:
+    """Return ``rng``, or a fresh generator for None; used where no privacy is at stake (post-processing)."""
+    checked = seeded_generator(rng)
+    return np.random.default_rng() if checked is None else checked
