@@ -5,4 +5,8 @@
 side: they take a :class:`Release`, never data, and return a :class:`Posterior`.
 """
 
-__version__ = "0.1.0"
+from dpbook._version import __version__
+from dpbook.budget import BudgetExceeded, PrivacyBudget
+from dpbook.release import Release
+
+__all__ = ["BudgetExceeded", "PrivacyBudget", "Release", "__version__"]

@@ -1,0 +1,548 @@
+"""The mechanisms of chapter 1: functions that read exact numbers, spend budget, and return private ones.
+
+Each checks its arguments, charges the budget, and only then draws noise. Each is private for replace-one neighbours
+with n public, provided the sensitivity it is given is right; take sensitivities from :mod:`dpbook.sensitivity`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize
+
+from dpbook import noise
+from dpbook._validation import (
+    at_least,
+    delta_value,
+    finite_array,
+    finite_number,
+    integer,
+    interval,
+    positive,
+    seeded_generator,
+)
+from dpbook.accounting import gaussian_delta
+from dpbook.budget import PrivacyBudget
+
+__all__ = [
+    "above_threshold",
+    "exponential",
+    "gaussian",
+    "gaussian_scale",
+    "geometric",
+    "laplace",
+    "private_quantile",
+    "randomized_response",
+]
+
+T = TypeVar("T")
+
+# Rounding a computed count, utility or query may move it by a few floats; sensitivities are raised by more than that.
+_ROUNDING = 1 + 1e-9
+
+
+def _charge(budget: PrivacyBudget | None, epsilon: float, delta: float, label: str) -> None:
+    if budget is None:
+        return
+    if not isinstance(budget, PrivacyBudget):
+        raise TypeError(f"budget must be a PrivacyBudget or None, got {budget!r}")
+    budget.spend(epsilon, delta, label=label)
+
+
+@overload
+def laplace(
+    value: float,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "laplace",
+) -> float: ...
+@overload
+def laplace(
+    value: Sequence[float] | NDArray[np.float64],
+    *,
+    sensitivity: float,
+    epsilon: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "laplace",
+) -> NDArray[np.float64]: ...
+def laplace(
+    value: ArrayLike,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "laplace",
+) -> float | NDArray[np.float64]:
+    """Release a number or an array with Laplace noise of scale ``sensitivity / epsilon``.
+
+    epsilon-DP for replace-one neighbours, n public.
+
+    Parameters
+    ----------
+    value : float or array
+        The exact statistic.
+    sensitivity : float
+        Its L1 sensitivity: for an array, that of all entries together.
+    epsilon : float
+        The privacy loss.
+    rng : numpy.random.Generator, optional
+        Seeded teaching noise; None, the default, draws floating-point-safe noise for a real release.
+    budget : PrivacyBudget, optional
+        Charged before the noise is drawn.
+    label : str, default "laplace"
+        The charge's label in the ledger.
+
+    Returns
+    -------
+    float or ndarray
+        The noisy value, of the same shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import PrivacyBudget
+    >>> from dpbook.mechanisms import laplace
+    >>> budget = PrivacyBudget(1.0)
+    >>> noisy = laplace(42.0, sensitivity=1, epsilon=0.5, rng=np.random.default_rng(1), budget=budget)
+    >>> round(noisy, 2), budget.remaining
+    (42.05, 0.5)
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    array = finite_array("value", value)
+    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    rng = seeded_generator(rng)
+    _charge(budget, epsilon, 0.0, label)
+    noisy, _ = noise.add_laplace(array, sensitivity, epsilon, rng)
+    return float(noisy) if array.ndim == 0 else noisy
+
+
+@overload
+def geometric(
+    value: int,
+    *,
+    epsilon: float,
+    sensitivity: int = 1,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "geometric",
+) -> int: ...
+@overload
+def geometric(
+    value: Sequence[int] | NDArray[np.int64],
+    *,
+    epsilon: float,
+    sensitivity: int = 1,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "geometric",
+) -> NDArray[np.int64]: ...
+def geometric(
+    value: ArrayLike,
+    *,
+    epsilon: float,
+    sensitivity: int = 1,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "geometric",
+) -> int | NDArray[np.int64]:
+    """Release a count, or an array of counts, with two-sided geometric noise: whole numbers stay whole.
+
+    epsilon-DP for replace-one neighbours, n public.
+
+    Parameters
+    ----------
+    value : int or array of int
+        The exact counts.
+    epsilon : float
+        The privacy loss.
+    sensitivity : int, default 1
+        The counts' joint L1 sensitivity (2 for a histogram under replace-one).
+    rng, budget, label
+        As in :func:`laplace`.
+
+    Returns
+    -------
+    int or ndarray of int
+        The noisy counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.mechanisms import geometric
+    >>> geometric(42, epsilon=0.5, rng=np.random.default_rng(3))
+    42
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    counts = np.asarray(value)
+    if counts.dtype.kind not in "iu":
+        raise TypeError(f"value must hold whole numbers, got dtype {counts.dtype}")
+    sensitivity, epsilon = integer("sensitivity", sensitivity, least=1), positive("epsilon", epsilon)
+    rng = seeded_generator(rng)
+    _charge(budget, epsilon, 0.0, label)
+    noisy = noise.add_geometric(counts.astype(np.int64), sensitivity, epsilon, rng)
+    return int(noisy) if counts.ndim == 0 else noisy
+
+
+def gaussian_scale(*, sensitivity: float, epsilon: float, delta: float) -> float:
+    """Return the smallest standard deviation that makes Gaussian noise (epsilon, delta)-DP.
+
+    The analytic calibration of Balle and Wang (2018): it solves
+    ``gaussian_delta(epsilon, sensitivity / scale) = delta`` and is valid for every epsilon, large ones included. The
+    result is raised by one part in 10⁹, which covers the root finder and the difference between the Gaussian and its
+    discretisation on a real release's grid.
+
+    Parameters
+    ----------
+    sensitivity : float
+        The statistic's L2 sensitivity.
+    epsilon : float
+        Greater than 0.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        The noise's standard deviation.
+
+    Examples
+    --------
+    >>> from dpbook.mechanisms import gaussian_scale
+    >>> round(gaussian_scale(sensitivity=1.0, epsilon=1.0, delta=1e-5), 4)
+    3.7306
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    delta = delta_value("delta", delta, zero=False)
+
+    def excess(log_mu: float) -> float:
+        return math.log(max(gaussian_delta(epsilon, math.exp(log_mu)), 1e-320)) - math.log(delta)
+
+    low = high = 0.0
+    while excess(low) > 0:
+        low -= 1
+    while excess(high) < 0:
+        high += 1
+    mu = math.exp(optimize.brentq(excess, low, high, xtol=1e-12)) if low < high else 1.0
+    return sensitivity / mu * _ROUNDING
+
+
+@overload
+def gaussian(
+    value: float,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "gaussian",
+) -> float: ...
+@overload
+def gaussian(
+    value: Sequence[float] | NDArray[np.float64],
+    *,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "gaussian",
+) -> NDArray[np.float64]: ...
+def gaussian(
+    value: ArrayLike,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "gaussian",
+) -> float | NDArray[np.float64]:
+    """Release a number or an array with Gaussian noise, calibrated exactly by :func:`gaussian_scale`.
+
+    (epsilon, delta)-DP for replace-one neighbours, n public.
+
+    Parameters
+    ----------
+    value : float or array
+        The exact statistic.
+    sensitivity : float
+        Its L2 sensitivity: for an array, that of all entries together.
+    epsilon, delta : float
+        The privacy loss; delta in (0, 1).
+    rng, budget, label
+        As in :func:`laplace`.
+
+    Returns
+    -------
+    float or ndarray
+        The noisy value, of the same shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.mechanisms import gaussian
+    >>> noisy = gaussian(np.zeros(2), sensitivity=1.0, epsilon=1.0, delta=1e-5, rng=np.random.default_rng(1))
+    >>> noisy.round(2)
+    array([1.29, 3.07])
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    array = finite_array("value", value)
+    scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
+    rng = seeded_generator(rng)
+    _charge(budget, epsilon, delta, label)
+    noisy = noise.add_gaussian(array, scale, rng)
+    return float(noisy) if array.ndim == 0 else noisy
+
+
+def exponential(
+    candidates: Sequence[T],
+    utilities: ArrayLike,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "exponential",
+) -> T:
+    """Release one candidate, drawn with probability proportional to ``exp(epsilon · utility / (2 sensitivity))``.
+
+    epsilon-DP for replace-one neighbours, n public, provided the candidates are public.
+
+    Parameters
+    ----------
+    candidates : sequence
+        The public outcomes.
+    utilities : array
+        One utility a candidate, computed from the data.
+    sensitivity : float
+        The most that any one utility can change between neighbours.
+    epsilon : float
+        The privacy loss.
+    rng, budget, label
+        As in :func:`laplace`.
+
+    Returns
+    -------
+    object
+        The candidate drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.mechanisms import exponential
+    >>> exponential(["red", "green"], [3, 40], sensitivity=1, epsilon=1.0, rng=np.random.default_rng(1))
+    'green'
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    scores = finite_array("utilities", utilities, ndim=1)
+    if len(candidates) != scores.size or scores.size == 0:
+        raise ValueError(f"candidates must be as many as utilities, and at least 1: {len(candidates)} != {scores.size}")
+    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    rng = seeded_generator(rng)
+    _charge(budget, epsilon, 0.0, label)
+    return candidates[noise.choose(scores, sensitivity, epsilon, rng)]
+
+
+def above_threshold(
+    queries: Iterable[float],
+    threshold: float,
+    *,
+    sensitivity: float,
+    epsilon: float,
+    monotone: bool = False,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "above_threshold",
+) -> int | None:
+    """Return the index of the first query whose noisy answer is at least the noisy threshold, or None.
+
+    The sparse vector technique: epsilon-DP for replace-one neighbours, n public, however many queries are asked
+    before the first success. The threshold gets Laplace noise of scale 2Δ/ε, each query fresh noise of scale 4Δ/ε, or
+    2Δ/ε when the queries are monotone (a change of record moves all of them in the same direction). Values are
+    rounded to a grid of about Δ/2³² and compared as whole numbers.
+
+    Parameters
+    ----------
+    queries : iterable of float
+        The exact answers; may be a generator, which is read no further than the first success.
+    threshold : float
+        The public threshold.
+    sensitivity : float
+        The sensitivity of each single query.
+    epsilon : float
+        The privacy loss of the whole search.
+    monotone : bool, default False
+        Whether the queries all move in one direction between neighbours, as nested counts do.
+    rng, budget, label
+        As in :func:`laplace`.
+
+    Returns
+    -------
+    int or None
+        The index, from 0; None when no query succeeds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.mechanisms import above_threshold
+    >>> above_threshold([3, 5, 80, 90], 40, sensitivity=1, epsilon=1.0, rng=np.random.default_rng(1))
+    2
+
+    Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
+    """
+    threshold = finite_number("threshold", threshold)
+    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    rng = seeded_generator(rng)
+    if not isinstance(monotone, (bool, np.bool_)):
+        raise TypeError(f"monotone must be True or False, got {monotone!r}")
+    _charge(budget, epsilon, 0.0, label)
+    unit = 2.0 ** (math.floor(math.log2(sensitivity)) - 32)
+    half = epsilon / 2
+
+    def noisy_steps(value: float, factor: int) -> int:
+        # Rounding moves a query by half a step either way, so its sensitivity in steps is one larger than Δ/unit.
+        # Clipping keeps absurdly large queries within 64 bits; it cannot raise a sensitivity.
+        steps = np.clip([round(value / unit)], -(1 << 62), 1 << 62).astype(np.int64)
+        return int(noise.add_geometric(steps, factor * (math.ceil(sensitivity / unit) + 1), half, rng)[0])
+
+    bar = noisy_steps(threshold, 1)
+    for index, query in enumerate(queries):
+        if noisy_steps(finite_number("queries", query), 1 if monotone else 2) >= bar:
+            return index
+    return None
+
+
+def private_quantile(
+    values: ArrayLike,
+    q: float,
+    *,
+    bounds: tuple[float, float],
+    epsilon: float,
+    grid: int = 1 << 14,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "private_quantile",
+) -> float:
+    """Release a quantile by the exponential mechanism on the gaps between the sorted values.
+
+    epsilon-DP for replace-one neighbours, n public. The utility of a point is minus the distance of its rank from
+    ``q n``, of sensitivity 1. With seeded noise a gap is drawn in proportion to its length times
+    ``exp(epsilon · utility / 2)`` and the point uniformly within it; a real release draws among the midpoints of
+    ``grid`` equal cells of the bounds.
+
+    Parameters
+    ----------
+    values : array
+        The sensitive numbers; clipped to the bounds.
+    q : float
+        Between 0 and 1, both included.
+    bounds : (low, high)
+        Public bounds.
+    epsilon : float
+        The privacy loss.
+    grid : int, default 16384
+        The number of cells of a real release.
+    rng, budget, label
+        As in :func:`laplace`.
+
+    Returns
+    -------
+    float
+        A number within the bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.mechanisms import private_quantile
+    >>> ages = np.arange(20, 70)
+    >>> round(private_quantile(ages, 0.5, bounds=(0, 100), epsilon=1.0, rng=np.random.default_rng(1)), 1)
+    47.8
+
+    Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
+    """
+    sample = finite_array("values", values, ndim=1)
+    if sample.size == 0:
+        raise ValueError("values must hold at least one record")
+    q = at_least("q", q, 0.0)
+    if q > 1:
+        raise ValueError(f"q must be at most 1, got {q}")
+    low, high = interval("bounds", bounds)
+    epsilon, grid = positive("epsilon", epsilon), integer("grid", grid, least=2)
+    rng = seeded_generator(rng)
+    _charge(budget, epsilon, 0.0, label)
+    ordered = np.sort(np.clip(sample, low, high))
+    if rng is None:
+        cells = low + (high - low) * (np.arange(grid) + 0.5) / grid
+        utility = -np.abs(np.searchsorted(ordered, cells) - q * sample.size)
+        return float(cells[noise.choose(utility, _ROUNDING, epsilon, None)])
+    edges = np.concatenate([[low], ordered, [high]])
+    utility = -np.abs(np.arange(sample.size + 1) - q * sample.size)
+    with np.errstate(divide="ignore"):  # an empty gap has log length -inf and is never drawn
+        gap = int(np.argmax(np.log(np.diff(edges)) + epsilon * utility / 2 + rng.gumbel(size=utility.size)))
+    return float(rng.uniform(edges[gap], edges[gap + 1]))
+
+
+def randomized_response(
+    answers: ArrayLike,
+    *,
+    epsilon: float,
+    categories: int = 2,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+    label: str = "randomized_response",
+) -> NDArray[np.int64]:
+    """Let every person report the truth with odds ``e^epsilon : (categories - 1)``, otherwise another answer at random.
+
+    epsilon-DP for replace-one neighbours, n public, and locally so: each report is private on its own, before anyone
+    collects it. One person answers once, so the whole array costs epsilon.
+
+    Parameters
+    ----------
+    answers : array of int or bool
+        Codes 0 … categories-1. A code outside raises; only the curator may see that error.
+    epsilon : float
+        The privacy loss of each answer.
+    categories : int, default 2
+        How many answers there are.
+    rng, budget, label
+        As in :func:`laplace`.
+
+    Returns
+    -------
+    ndarray of int
+        The reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.mechanisms import randomized_response
+    >>> randomized_response([1, 1, 0, 0, 1], epsilon=1.0, rng=np.random.default_rng(2))
+    array([1, 1, 1, 0, 1])
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    codes = np.asarray(answers)
+    epsilon, categories = positive("epsilon", epsilon), integer("categories", categories, least=2)
+    if codes.dtype.kind not in "biu":
+        raise TypeError(f"answers must be whole-number codes, got dtype {codes.dtype}")
+    if codes.size and not (codes.min() >= 0 and codes.max() < categories):
+        raise ValueError(f"answers must be codes 0 … {categories - 1}, got codes outside")
+    rng = seeded_generator(rng)
+    _charge(budget, epsilon, 0.0, label)
+    return noise.flip(codes.astype(np.int64), categories, epsilon, rng)

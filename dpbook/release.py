@@ -1,0 +1,307 @@
+"""The one object that crosses the privacy barrier: :class:`Release`, an immutable public record.
+
+A curator's ``release`` function makes it, an analyst's ``infer`` function reads it, and JSON carries it between
+their machines without losing a bit. It holds noisy values and public settings, and nothing else computed from the data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpbook._validation import delta_value, finite_number, integer, interval, positive
+from dpbook._version import __version__
+
+__all__ = ["Release"]
+
+_FORMAT = "dpbook.Release/1"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Release:
+    """What a curator publishes: noisy values, and every public fact needed to infer from them.
+
+    Parameters
+    ----------
+    values : mapping of str to array
+        The noisy statistics by name, in order; stored read-only. NaN and infinities are refused.
+    model : str
+        What the statistics are of, such as ``"binomial"``; an ``infer`` function checks it.
+    mechanism : str
+        ``"laplace"``, ``"gaussian"``, ``"exponential"`` …
+    scale, sensitivity : mapping of str to float
+        The noise scale and the sensitivity behind each entry of ``values``.
+    epsilon, delta : float
+        The privacy loss of the whole release.
+    n : int
+        The number of records, public under replace-one neighbours.
+    bounds : mapping of str to (low, high)
+        The bounds that records were clipped to.
+    settings : mapping
+        Further public settings (intercept, cliques …): numbers, strings, lists and mappings of them.
+    float_safe : bool
+        True for noise from floating-point-safe samplers, False for seeded teaching noise.
+    neighbours : str, default "replace-one"
+        The neighbour relation that epsilon and delta refer to.
+    version : str
+        The version of the package that made the release.
+
+    Examples
+    --------
+    >>> from dpbook import Release
+    >>> release = Release(values={"sum": [12.3]}, model="binomial", mechanism="laplace", scale={"sum": 2.0},
+    ...                   sensitivity={"sum": 1.0}, epsilon=0.5, n=40, bounds={"x": (0, 1)}, float_safe=False)
+    >>> release["sum"]
+    array([12.3])
+    >>> Release.from_json(release.to_json()) == release
+    True
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+
+    values: Mapping[str, NDArray[Any]]
+    model: str
+    mechanism: str
+    scale: Mapping[str, float]
+    sensitivity: Mapping[str, float]
+    epsilon: float
+    n: int
+    float_safe: bool
+    delta: float = 0.0
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    neighbours: str = "replace-one"
+    version: str = __version__
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, Mapping) or not self.values:
+            raise TypeError(f"values must be a non-empty mapping of names to arrays, got {self.values!r}")
+        for name in ("model", "mechanism", "neighbours", "version"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be a string, got {getattr(self, name)!r}")
+        if not isinstance(self.float_safe, (bool, np.bool_)):
+            raise TypeError(f"float_safe must be True or False, got {self.float_safe!r}")
+        checked: dict[str, Any] = {
+            "values": MappingProxyType({str(k): _read_only(f"values[{k!r}]", v) for k, v in self.values.items()}),
+            "scale": self._by_name("scale"),
+            "sensitivity": self._by_name("sensitivity"),
+            "epsilon": positive("epsilon", self.epsilon),
+            "delta": delta_value("delta", self.delta),
+            "n": integer("n", self.n, least=1),
+            "bounds": MappingProxyType({str(k): interval(f"bounds[{k!r}]", v) for k, v in self.bounds.items()}),
+            "settings": _freeze("settings", dict(self.settings)),
+            "float_safe": bool(self.float_safe),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def _by_name(self, argument: str) -> Mapping[str, float]:
+        given = getattr(self, argument)
+        if not isinstance(given, Mapping) or set(given) != set(self.values):
+            raise ValueError(f"{argument} must be a mapping with the names of values: {', '.join(self.values)}")
+        return MappingProxyType({k: positive(f"{argument}[{k!r}]", given[k]) for k in self.values})
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.values[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Release) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Release.from_json, (self.to_json(),))
+
+    def to_json(self) -> str:
+        """Return the release as JSON text that :meth:`from_json` restores to the bit.
+
+        Returns
+        -------
+        str
+            JSON with shortest round-trip decimals for floats, and each array's type and shape.
+
+        Examples
+        --------
+        >>> from dpbook import Release
+        >>> release = Release(values={"sum": [0.1]}, model="m", mechanism="laplace", scale={"sum": 1.0},
+        ...                   sensitivity={"sum": 1.0}, epsilon=1.0, n=3, float_safe=False)
+        >>> '"epsilon": 1.0' in release.to_json()
+        True
+
+        Explained in :doc:`/book/background/after-a-release`.
+        """
+        content = {f.name: _thaw(getattr(self, f.name)) for f in fields(self)}
+        return json.dumps({"format": _FORMAT, **content}, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Restore a release from :meth:`to_json`'s text.
+
+        Parameters
+        ----------
+        text : str
+            What ``to_json`` returned, here or on another machine.
+
+        Returns
+        -------
+        Release
+            Equal to the original in every bit.
+
+        Examples
+        --------
+        >>> from dpbook import Release
+        >>> Release.from_json("{}")
+        Traceback (most recent call last):
+        ...
+        ValueError: text is not a dpbook release: its format is None, not 'dpbook.Release/1'
+
+        Explained in :doc:`/book/background/after-a-release`.
+        """
+        try:
+            content = json.loads(text)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"text is not JSON: {error}") from None
+        found = content.pop("format", None) if isinstance(content, dict) else None
+        if found != _FORMAT:
+            raise ValueError(f"text is not a dpbook release: its format is {found!r}, not {_FORMAT!r}")
+        expected = {f.name for f in fields(cls)}
+        if set(content) != expected:
+            raise ValueError(f"text has other fields than a release: {sorted(set(content) ^ expected)}")
+        content["values"] = {
+            name: np.array(v["data"], dtype=v["dtype"]).reshape(v["shape"]) for name, v in content["values"].items()
+        }
+        return cls(**content)
+
+    def require(self, *, model: str, mechanisms: tuple[str, ...] = ()) -> None:
+        """Raise unless the release is of this model, and made by one of these mechanisms where they are named.
+
+        Parameters
+        ----------
+        model : str
+            The model that the caller can infer from.
+        mechanisms : tuple of str, optional
+            The mechanisms that the caller knows the likelihood of.
+
+        Examples
+        --------
+        >>> from dpbook import Release
+        >>> release = Release(values={"sum": [0.1]}, model="poisson", mechanism="laplace", scale={"sum": 1.0},
+        ...                   sensitivity={"sum": 1.0}, epsilon=1.0, n=3, float_safe=False)
+        >>> release.require(model="binomial")
+        Traceback (most recent call last):
+        ...
+        ValueError: release must be of model 'binomial', got one of model 'poisson'
+
+        Explained in :doc:`/book/background/after-a-release`.
+        """
+        if self.model != model:
+            raise ValueError(f"release must be of model {model!r}, got one of model {self.model!r}")
+        if mechanisms and self.mechanism not in mechanisms:
+            raise ValueError(f"release must be made by one of {mechanisms}, got {self.mechanism!r}")
+
+    def report(self, *, unit: str = "one record") -> str:
+        """Return a checklist, in Markdown, of what to say when publishing this release.
+
+        Parameters
+        ----------
+        unit : str, default "one record"
+            The unit of privacy in the data's own words, such as ``"one respondent"``; only the curator knows it.
+
+        Returns
+        -------
+        str
+            One line a fact: guarantee, unit, mechanism and scale, bounds, n, what epsilon means, noise source, version.
+
+        Examples
+        --------
+        >>> from dpbook import Release
+        >>> release = Release(values={"sum": [0.1]}, model="m", mechanism="laplace", scale={"sum": 2.0},
+        ...                   sensitivity={"sum": 1.0}, epsilon=0.5, n=3, float_safe=False)
+        >>> print(release.report(unit="one respondent").splitlines()[0])
+        - **Guarantee.** ε = 0.5, δ = 0 (pure), for replace-one neighbours.
+
+        Explained in :doc:`/book/background/choosing-epsilon`.
+        """
+        delta = "0 (pure)" if self.delta == 0 else f"{self.delta:.3g}"
+        odds = f"at most {math.exp(min(self.epsilon, 700)):.3g} times"
+        noise = "; ".join(
+            f"{name}: sensitivity {self.sensitivity[name]:.6g}, noise scale {self.scale[name]:.6g}"
+            for name in self.values
+        )
+        bounds = "; ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in self.bounds.items()) or "none"
+        source = (
+            "floating-point-safe samplers, system entropy"
+            if self.float_safe
+            else "**seeded teaching noise: do not publish this as a private release**"
+        )
+        caveat = "" if self.delta == 0 else f", except with probability about δ = {self.delta:.3g}"
+        return "\n".join(
+            [
+                f"- **Guarantee.** ε = {self.epsilon:.6g}, δ = {delta}, for {self.neighbours} neighbours.",
+                f"- **Unit of privacy.** {unit[:1].upper()}{unit[1:]}; k units of one person are protected at kε.",
+                f"- **Public by assumption.** The number of records, n = {self.n}, and the bounds.",
+                f"- **Bounds.** {bounds}; values outside are clipped, bounds were set without the data.",
+                f"- **Statistic and mechanism.** {self.model}, {self.mechanism}. {noise}.",
+                f"- **What it means.** Nobody's odds about one unit can change by a factor of more than "
+                f"e^ε: {odds}{caveat}.",
+                f"- **Noise source.** {source}.",
+                "- **Budget.** Other releases from the same data add to ε; cite the ledger's total.",
+                f"- **Software.** dpbook {self.version}.",
+            ]
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{name}{list(value.shape)}" for name, value in self.values.items())
+        safe = "float-safe" if self.float_safe else "seeded"
+        delta = f", delta={self.delta:g}" if self.delta else ""
+        return (
+            f"Release({self.model}, {self.mechanism}: {names}; epsilon={self.epsilon:g}{delta}, n={self.n}, "
+            f"{self.neighbours}, {safe})"
+        )
+
+
+def _read_only(name: str, value: ArrayLike) -> NDArray[Any]:
+    array = np.array(value)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be a numeric array, got dtype {array.dtype}")
+    array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite: a release refuses NaN and infinite values")
+    array.setflags(write=False)
+    return array
+
+
+def _freeze(name: str, value: Any) -> Any:
+    """Return ``value`` with lists made tuples and mappings read-only; raise on what JSON cannot carry exactly."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError(f"{name} must have strings as keys, got {list(value)!r}")
+        return MappingProxyType({key: _freeze(f"{name}[{key!r}]", item) for key, item in value.items()})
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(f"{name}[{i}]", item) for i, item in enumerate(value))
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, str, int)):
+        return value
+    return finite_number(name, value)
+
+
+def _thaw(value: Any) -> Any:
+    """Return ``value`` as plain JSON types."""
+    if isinstance(value, Mapping):
+        return {key: _thaw(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return {"dtype": str(value.dtype), "shape": list(value.shape), "data": value.ravel().tolist()}
+    if isinstance(value, tuple):
+        return [_thaw(item) for item in value]
+    return value
