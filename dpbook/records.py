@@ -1,0 +1,401 @@
+"""Exact sums over records, from an array, a table, a stream of chunks or a Dask collection.
+
+Every release of the book adds noise to a sum over records, and its proof needs the *computed* sum to have the stated
+sensitivity. Sums of floats do not: float addition is not associative, so the order of the records, the size of the
+chunks and the roundings made on the way all move the result, and one record can move a sum by much more than its own
+size (Mironov 2012 on the noise; Casacuberta, Shoemate, Vadhan and Wagaman 2022 on the sum itself). Here each
+record's clipped statistics are first rounded to whole multiples of a public ``unit``, a power of two, and the
+multiples are summed as integers. Division by a power of two is exact, integer addition is associative, and so the
+same records give the same :class:`ExactSum` in any order and any form. What the rounding costs is known beforehand:
+replacing one record moves each total by at most one ``unit`` more than its range, which
+:func:`dpbook.sensitivity.rounded` adds. Explained in :doc:`/book/background/where-privacy-breaks`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpbook._validation import finite_array, integer, positive
+
+__all__ = ["ExactSum", "as_chunks", "code_chunks", "exact_sum", "grid_unit"]
+
+# Rows handed to `statistics` at a time: large enough for NumPy's speed, small enough for wide statistics.
+_BLOCK_ROWS = 2**14
+# 2**33 units per record times fewer than 2**30 records stays below 2**63, so no int64 total can overflow.
+_LARGEST_MULTIPLE = 2.0**33
+_MOST_RECORDS = 2**30 - 1
+
+Statistics = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+class ExactSum(NamedTuple):
+    """A sum over records, held as whole multiples of ``unit``.
+
+    Attributes
+    ----------
+    totals : ndarray of int64, shape (k,)
+        The sum of each statistic, in units. Not private: a release adds noise before it goes anywhere.
+    unit : float
+        Width of the fixed-point grid, a power of two.
+    n : int
+        Number of records, public under replace-one neighbours.
+
+    Examples
+    --------
+    >>> ExactSum(np.array([3, -5]), 0.25, 2).values
+    array([ 0.75, -1.25])
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+
+    totals: NDArray[np.int64]
+    unit: float
+    n: int
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The sums as floats: ``totals * unit``."""
+        return self.totals.astype(np.float64) * self.unit
+
+
+def grid_unit(magnitude: float) -> float:
+    """Return the width of the fixed-point grid for statistics of absolute value at most ``magnitude``.
+
+    The grid is the power of two 2**(ceil(log2(magnitude)) - 32): fine enough that its rounding error, relative to
+    the bound, stays below 2**-32; coarse enough that a billion records sum without overflow.
+
+    Parameters
+    ----------
+    magnitude : float
+        The largest absolute value a statistic can take, from its public bounds (never from the data).
+
+    Returns
+    -------
+    float
+        A power of two.
+
+    Examples
+    --------
+    >>> grid_unit(1.0) == 2.0**-32, grid_unit(100.0) == 2.0**-25
+    (True, True)
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    significand, exponent = math.frexp(positive("magnitude", magnitude))
+    # magnitude = significand * 2**exponent with significand in [1/2, 1): exact where log2 would round.
+    unit = math.ldexp(1.0, exponent - (significand == 0.5) - 32)
+    if unit < np.finfo(np.float64).smallest_normal:
+        raise ValueError(f"magnitude must be at least 2**-990, got {magnitude}")
+    return unit
+
+
+def exact_sum(
+    data: Any, statistics: Statistics, *, unit: float, columns: str | Sequence[str] | None = None, name: str = "data"
+) -> ExactSum:
+    """Sum the statistics of all records exactly, on a grid of width ``unit``.
+
+    Two data sets that differ in one record (replace-one neighbours, n public) have totals that differ, statistic by
+    statistic, by at most the range of that statistic plus one unit. That holds for the numbers computed, not only
+    on paper. The sum itself is *not* private, and neither are the errors: NaN or an infinite value raises, and
+    only the curator may see that.
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, Series, pyarrow Table, iterator of such chunks, or Dask collection
+        One row per record; one-dimensional data are one column. An iterator is read once, chunk by chunk, in memory
+        that does not grow with its length. A Dask collection is reduced where its partitions live; only integer
+        partial sums come back, and ``statistics`` must then be picklable.
+    statistics : callable
+        Takes a read-only float array (rows, columns) and returns an array (rows, k) of *clipped* statistics, each
+        row computed from the same row of its argument alone.
+    unit : float
+        Width of the grid, a power of two; usually ``grid_unit(magnitude)``.
+    columns : str or sequence of str, optional
+        The columns of a table to read, in this order; all of them by default.
+    name : str
+        What errors call ``data``.
+
+    Returns
+    -------
+    ExactSum
+        Integer totals, the unit and the number of records.
+
+    Raises
+    ------
+    ValueError
+        If ``data`` hold no record, NaN or infinite values, too many records (2**30 or more) or chunks with
+        different columns; if ``columns`` are missing; or if a statistic exceeds 2**33 units, which cannot happen to
+        statistics clipped to the magnitude from which ``unit`` was made.
+    TypeError
+        If ``data`` are not numeric.
+
+    Examples
+    --------
+    >>> def clipped(rows):
+    ...     return np.clip(rows, 0, 1)
+    >>> exact_sum([0.5, 0.25, 7.0], clipped, unit=grid_unit(1.0)).values
+    array([1.75])
+    >>> halves = (chunk for chunk in ([0.5], [0.25, 7.0]))
+    >>> exact_sum(halves, clipped, unit=grid_unit(1.0)).values
+    array([1.75])
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    width = _power_of_two("unit", unit)
+    if _is_dask(data):
+        partial = _dask_sum(data, statistics, width, columns, name)
+    else:
+        partial = _partial_sum(data, statistics, width, columns, name)
+    if partial is None:
+        raise ValueError(f"{name} must hold at least one record, got none")
+    totals, n = partial
+    totals.flags.writeable = False
+    return ExactSum(totals, width, n)
+
+
+def as_chunks(
+    data: Any, columns: str | Sequence[str] | None = None, name: str = "data"
+) -> Iterator[NDArray[np.float64]]:
+    """Yield the records as read-only float arrays (rows, columns) of at most 16,384 rows.
+
+    This is how every module of the package reads data, whatever their form. Nothing here is private, the errors
+    included: they are for the curator.
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, Series, pyarrow Table, iterator of such chunks, or Dask collection
+        One row per record. A Dask collection is fetched partition by partition.
+    columns : str or sequence of str, optional
+        The columns of a table to read, in this order; all of them by default.
+    name : str
+        What errors call ``data``.
+
+    Yields
+    ------
+    ndarray of float64, shape (rows, columns)
+        Finite values, at least one row; nothing for empty data.
+
+    Raises
+    ------
+    ValueError
+        At NaN or infinite values, missing ``columns``, or chunks with different columns.
+    TypeError
+        At values that are not numbers or booleans.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"age": [31, 50], "pay": [20.67, 24.28]})
+    >>> [chunk.tolist() for chunk in as_chunks(table, columns="age")]
+    [[[31.0], [50.0]]]
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    wanted = _column_names(columns)
+    first: tuple[Any, ...] | None = None
+    for labels, block in _blocks(data, wanted, name):
+        if len(block) == 0:
+            continue
+        if block.shape[1] == 0:
+            raise ValueError(f"{name} must have at least one column, got none")
+        first = labels if first is None else first
+        if labels != first:
+            raise ValueError(f"{name} must have the same columns in every chunk, got {first} and then {labels}")
+        checked = finite_array(name, block)[:]
+        checked.flags.writeable = False  # of this view only: statistics must not write into the caller's data
+        yield checked
+
+
+def code_chunks(
+    data: Any, sizes: Sequence[int], columns: str | Sequence[str] | None = None, name: str = "data"
+) -> Iterator[NDArray[np.int64]]:
+    """Yield records of a discrete domain as integer codes (rows, attributes), each checked against the domain.
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, Series, pyarrow Table, iterator of such chunks, or Dask collection
+        One row per record, attribute j coded as 0, ..., ``sizes[j] - 1``.
+    sizes : sequence of int
+        How many values each attribute can take: public, from the code book.
+    columns : str or sequence of str, optional
+        The columns of a table to read, in this order; all of them by default.
+    name : str
+        What errors call ``data``.
+
+    Yields
+    ------
+    ndarray of int64, shape (rows, attributes)
+        Codes within the domain.
+
+    Raises
+    ------
+    ValueError
+        At a code that is not whole or lies outside its domain. The error is not private.
+
+    Examples
+    --------
+    >>> [codes.tolist() for codes in code_chunks([[0, 2], [1, 0]], sizes=[2, 3])]
+    [[[0, 2], [1, 0]]]
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    domain = np.array([integer(f"sizes[{j}]", size, least=1) for j, size in enumerate(sizes)])
+    for chunk in as_chunks(data, columns, name):
+        if chunk.shape[1] != len(domain):
+            raise ValueError(f"{name} must have {len(domain)} columns, one per entry of sizes, got {chunk.shape[1]}")
+        if (chunk != np.rint(chunk)).any() or (chunk < 0).any() or (chunk >= domain).any():
+            raise ValueError(f"{name} must hold whole codes from 0 to sizes - 1: a value lies outside the domain")
+        yield chunk.astype(np.int64)
+
+
+def _power_of_two(name: str, value: float) -> float:
+    number = positive(name, value)
+    if math.frexp(number)[0] != 0.5:
+        raise ValueError(f"{name} must be a power of two (see grid_unit), got {number}")
+    return number
+
+
+def _partial_sum(
+    data: Any, statistics: Statistics, unit: float, columns: str | Sequence[str] | None, name: str
+) -> tuple[NDArray[np.int64], int] | None:
+    """Return the integer totals and the number of records, or None where there is no record."""
+    return _add_up((_round(statistics, chunk, unit), len(chunk)) for chunk in as_chunks(data, columns, name))
+
+
+def _round(statistics: Statistics, chunk: NDArray[np.float64], unit: float) -> NDArray[np.int64]:
+    """Return the sum over the chunk of the statistics in whole units: each row rounded first, then added."""
+    values = finite_array("the output of statistics", statistics(chunk))
+    if values.ndim != 2 or len(values) != len(chunk):
+        raise ValueError(
+            f"statistics must return one row per record: an array ({len(chunk)}, k), got shape {values.shape}"
+        )
+    with np.errstate(over="ignore"):  # an overflow to infinity is caught by the next line
+        multiples = np.rint(values / unit)
+    if (np.abs(multiples) > _LARGEST_MULTIPLE).any():
+        raise ValueError(
+            f"unit is too small for these statistics: they exceed 2**33 units of {unit:g}. Clip them, and take unit "
+            "from the largest magnitude that the bounds allow (grid_unit)"
+        )
+    totals: NDArray[np.int64] = multiples.astype(np.int64).sum(axis=0)
+    return totals
+
+
+def _add_up(partials: Iterable[tuple[NDArray[np.int64], int]]) -> tuple[NDArray[np.int64], int] | None:
+    """Add partial sums in any order; the number of records is checked before a total could overflow."""
+    sums: NDArray[np.int64] | None = None
+    n = 0
+    for totals, rows in partials:
+        n += rows
+        if n > _MOST_RECORDS:
+            raise ValueError(f"an exact sum takes at most {_MOST_RECORDS} records: 64-bit totals could overflow beyond")
+        if sums is not None and len(sums) != len(totals):
+            raise ValueError(f"statistics must return the same k for every chunk, got {len(sums)} and {len(totals)}")
+        sums = totals if sums is None else sums + totals
+    return None if sums is None else (sums, n)
+
+
+def _column_names(columns: str | Sequence[str] | None) -> list[str] | None:
+    if columns is None:
+        return None
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"columns must name one or more different columns, got {names}")
+    return names
+
+
+def _blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
+    """Yield (column labels, block of at most _BLOCK_ROWS rows) from data in any accepted form."""
+    if _is_dask(data):
+        for partition in _dask_partitions(data, columns, name):
+            yield from _blocks(partition.compute(), columns, name)
+    elif isinstance(data, (pd.DataFrame, pd.Series)):
+        yield from _table_blocks(data.to_frame() if isinstance(data, pd.Series) else data, columns, name)
+    elif type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "to_pandas"):
+        # Arrow's own types keep a missing value missing (then NaN), where NumPy's would turn booleans into objects.
+        for piece in data.to_batches(max_chunksize=_BLOCK_ROWS) if hasattr(data, "to_batches") else [data]:
+            yield from _blocks(piece.to_pandas(types_mapper=pd.ArrowDtype), columns, name)
+    elif isinstance(data, Iterator):
+        for chunk in data:
+            yield from _blocks(chunk, columns, name)
+    else:
+        yield from _array_blocks(data, columns, name)
+
+
+def _table_blocks(
+    table: pd.DataFrame, columns: list[str] | None, name: str
+) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
+    chosen = table if columns is None else table[_present(table.columns, columns, name)]
+    labels = tuple(chosen.columns)
+    for position, label in enumerate(labels):
+        kind = chosen.dtypes.iloc[position]
+        if not _is_real(kind):
+            raise TypeError(f"{name} must be numeric (real numbers or booleans), got {kind} in column {label!r}")
+    for start in range(0, len(chosen), _BLOCK_ROWS):
+        block = chosen.iloc[start : start + _BLOCK_ROWS]
+        yield labels, block.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _is_real(kind: Any) -> bool:
+    types = pd.api.types
+    return types.is_bool_dtype(kind) or (types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind))
+
+
+def _array_blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
+    if columns is not None:
+        raise ValueError(f"columns selects from a table by name, but {name} has no column names")
+    try:
+        array = np.asarray(np.ma.filled(data.astype(np.float64), np.nan) if np.ma.isMaskedArray(data) else data)
+    except ValueError:
+        raise ValueError(f"{name} must have rows of equal length") from None
+    if array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must be numeric (real numbers or booleans), got {type(data).__name__} of {array.dtype}"
+        )
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name} must have 1 or 2 dimensions, one row per record, got shape {array.shape}")
+    rows = array[:, np.newaxis] if array.ndim == 1 else array
+    labels = tuple(range(rows.shape[1]))
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        yield labels, rows[start : start + _BLOCK_ROWS]
+
+
+def _present(available: Iterable[Any], columns: list[str], name: str) -> list[str]:
+    """Return ``columns``; raise unless each occurs exactly once in the table."""
+    held = list(available)
+    wrong = [column for column in columns if held.count(column) != 1]
+    if wrong:
+        raise ValueError(f"columns must each occur once in {name}: {wrong} do not; it has {held}")
+    return columns
+
+
+def _is_dask(data: Any) -> bool:
+    """Tell a Dask collection by its protocol, so that Dask is imported only when it is already in use."""
+    return hasattr(data, "__dask_graph__") and not isinstance(data, type)
+
+
+def _dask_partitions(data: Any, columns: list[str] | None, name: str) -> list[Any]:
+    """Return the partitions as delayed objects; a table reads only the columns asked for."""
+    if not hasattr(type(data), "to_delayed"):  # of the type: a Delayed object claims every attribute
+        raise TypeError(f"{name} must be a Dask DataFrame, Series or Array, got {type(data).__name__}")
+    if columns is not None and getattr(data, "ndim", 0) == 2 and hasattr(data, "columns"):
+        data = data[_present(data.columns, columns, name)]
+    if getattr(data, "ndim", 0) == 2 and hasattr(data, "rechunk") and data.numblocks[1] > 1:
+        data = data.rechunk({1: -1})  # a record must not be split between blocks
+    return list(np.ravel(data.to_delayed()))
+
+
+def _dask_sum(
+    data: Any, statistics: Statistics, unit: float, columns: str | Sequence[str] | None, name: str
+) -> tuple[NDArray[np.int64], int] | None:
+    """Reduce each partition where it lives, to k integers and a count; add those up here."""
+    dask: Any = importlib.import_module("dask")
+    names = _column_names(columns)
+    reduce = dask.delayed(_partial_sum, pure=False)
+    partials = [reduce(part, statistics, unit, names, name) for part in _dask_partitions(data, names, name)]
+    return _add_up(partial for partial in dask.compute(*partials) if partial is not None)
