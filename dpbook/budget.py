@@ -15,7 +15,7 @@ from typing import Any
 
 from dpbook._validation import at_least, delta_value, finite_number, positive
 
-__all__ = ["BudgetExceeded", "Charge", "ParallelGroup", "PrivacyBudget"]
+__all__ = ["BudgetExceeded", "Charge", "ParallelGroup", "PrivacyBudget", "charge"]
 
 # Ten spends of 0.1 add up to 1 only within rounding; this much, relative to the limit, is forgiven.
 _CRUMBS = 1e-12
@@ -351,3 +351,32 @@ class ParallelGroup:
 
     def _lines(self) -> Iterator[tuple[Any, tuple[Charge, ...]]]:
         return ((key, branch.ledger) for key, branch in self._branches.items())
+
+
+def charge(budget: PrivacyBudget | None, epsilon: float, delta: float, *, label: str) -> None:
+    """Charge an optional budget: what every release does after its arguments are checked and before it draws noise.
+
+    Parameters
+    ----------
+    budget : PrivacyBudget or None
+        None charges nothing.
+    epsilon, delta : float
+        The privacy loss.
+    label : str
+        The charge's label in the ledger.
+
+    Examples
+    --------
+    >>> from dpbook.budget import PrivacyBudget, charge
+    >>> budget = PrivacyBudget(1.0)
+    >>> charge(budget, 0.25, 0.0, label="mean")
+    >>> budget.remaining
+    0.75
+
+    Explained in :doc:`/book/background/composition`.
+    """
+    if budget is None:
+        return
+    if not isinstance(budget, PrivacyBudget):
+        raise TypeError(f"budget must be a PrivacyBudget or None, got {budget!r}")
+    budget.spend(epsilon, delta, label=label)

@@ -26,7 +26,7 @@ from dpbook._validation import (
     seeded_generator,
 )
 from dpbook.accounting import gaussian_delta
-from dpbook.budget import PrivacyBudget
+from dpbook.budget import PrivacyBudget, charge
 
 __all__ = [
     "above_threshold",
@@ -43,14 +43,6 @@ T = TypeVar("T")
 
 # Rounding a computed count, utility or query may move it by a few floats; sensitivities are raised by more than that.
 _ROUNDING = 1 + 1e-9
-
-
-def _charge(budget: PrivacyBudget | None, epsilon: float, delta: float, label: str) -> None:
-    if budget is None:
-        return
-    if not isinstance(budget, PrivacyBudget):
-        raise TypeError(f"budget must be a PrivacyBudget or None, got {budget!r}")
-    budget.spend(epsilon, delta, label=label)
 
 
 @overload
@@ -121,7 +113,7 @@ def laplace(
     array = finite_array("value", value)
     sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
     rng = seeded_generator(rng)
-    _charge(budget, epsilon, 0.0, label)
+    charge(budget, epsilon, 0.0, label=label)
     noisy, _ = noise.add_laplace(array, sensitivity, epsilon, rng)
     return float(noisy) if array.ndim == 0 else noisy
 
@@ -189,7 +181,7 @@ def geometric(
         raise TypeError(f"value must hold whole numbers, got dtype {counts.dtype}")
     sensitivity, epsilon = integer("sensitivity", sensitivity, least=1), positive("epsilon", epsilon)
     rng = seeded_generator(rng)
-    _charge(budget, epsilon, 0.0, label)
+    charge(budget, epsilon, 0.0, label=label)
     noisy = noise.add_geometric(counts.astype(np.int64), sensitivity, epsilon, rng)
     return int(noisy) if counts.ndim == 0 else noisy
 
@@ -304,7 +296,7 @@ def gaussian(
     array = finite_array("value", value)
     scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
     rng = seeded_generator(rng)
-    _charge(budget, epsilon, delta, label)
+    charge(budget, epsilon, delta, label=label)
     noisy = noise.add_gaussian(array, scale, rng)
     return float(noisy) if array.ndim == 0 else noisy
 
@@ -355,7 +347,7 @@ def exponential(
         raise ValueError(f"candidates must be as many as utilities, and at least 1: {len(candidates)} != {scores.size}")
     sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
     rng = seeded_generator(rng)
-    _charge(budget, epsilon, 0.0, label)
+    charge(budget, epsilon, 0.0, label=label)
     return candidates[noise.choose(scores, sensitivity, epsilon, rng)]
 
 
@@ -411,7 +403,7 @@ def above_threshold(
     rng = seeded_generator(rng)
     if not isinstance(monotone, (bool, np.bool_)):
         raise TypeError(f"monotone must be True or False, got {monotone!r}")
-    _charge(budget, epsilon, 0.0, label)
+    charge(budget, epsilon, 0.0, label=label)
     unit = 2.0 ** (math.floor(math.log2(sensitivity)) - 32)
     half = epsilon / 2
 
@@ -485,7 +477,7 @@ def private_quantile(
     low, high = interval("bounds", bounds)
     epsilon, grid = positive("epsilon", epsilon), integer("grid", grid, least=2)
     rng = seeded_generator(rng)
-    _charge(budget, epsilon, 0.0, label)
+    charge(budget, epsilon, 0.0, label=label)
     ordered = np.sort(np.clip(sample, low, high))
     if rng is None:
         cells = low + (high - low) * (np.arange(grid) + 0.5) / grid
@@ -544,5 +536,5 @@ def randomized_response(
     if codes.size and not (codes.min() >= 0 and codes.max() < categories):
         raise ValueError(f"answers must be codes 0 … {categories - 1}, got codes outside")
     rng = seeded_generator(rng)
-    _charge(budget, epsilon, 0.0, label)
+    charge(budget, epsilon, 0.0, label=label)
     return noise.flip(codes.astype(np.int64), categories, epsilon, rng)
