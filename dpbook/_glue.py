@@ -1,0 +1,36 @@
+"""Numbers from code into prose: a notebook glues a formatted string, the page shows it."""
+
+from __future__ import annotations
+
+__all__ = ["glue"]
+
+
+def glue(name: str, text: str) -> None:
+    """Store ``text`` under ``name`` for the book's prose; do nothing but check where the book's tools are missing.
+
+    Parameters
+    ----------
+    name : str
+        A name unique in the notebook.
+    text : str
+        The number as it should be read, formatted and rounded to what is stable.
+
+    Examples
+    --------
+    >>> from dpbook import glue
+    >>> glue("share", 0.32)
+    Traceback (most recent call last):
+    ...
+    TypeError: text must be a formatted string, got 0.32
+
+    Explained in :doc:`/book/how-to-use`.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a formatted string, got {text!r}")
+    try:
+        from myst_nb import glue as store
+    except ImportError:  # on Colab and Binder the notebook still runs
+        return
+    store(name, text, display=False)

@@ -1,0 +1,241 @@
+"""One figure style for the whole book, one colour, marker and line for each method, and the figures that recur.
+
+Colours are Okabe and Ito's, which readers with any common colour vision can tell apart; every method also has its own
+marker and line style, so no figure depends on colour alone. Backgrounds are light, and the page gives them a light card
+on the dark theme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["METHODS", "MethodStyle", "model_diagram", "plot_densities", "style_of", "use_style"]
+
+INK = "#22252b"
+GRID = "#d9dce3"
+
+
+@dataclass(frozen=True)
+class MethodStyle:
+    """How one method looks in every figure of the book.
+
+    Examples
+    --------
+    >>> from dpbook.plotting import METHODS
+    >>> METHODS["naive"].label
+    'naive'
+
+    Explained in :doc:`/book/how-to-use`.
+    """
+
+    label: str
+    color: str
+    marker: str
+    linestyle: str
+
+
+METHODS: Mapping[str, MethodStyle] = {
+    "non-private": MethodStyle("non-private", "#22252b", "o", "-"),
+    "naive": MethodStyle("naive", "#d55e00", "X", "--"),
+    "exact": MethodStyle("noise-aware (exact)", "#0072b2", "D", "-"),
+    "collapsed": MethodStyle("noise-aware (collapsed)", "#009e73", "s", "-."),
+    "gibbs": MethodStyle("noise-aware (Gibbs)", "#56b4e9", "^", ":"),
+    "laplace": MethodStyle("Laplace", "#0072b2", "s", "-"),
+    "gaussian": MethodStyle("Gaussian", "#009e73", "o", "--"),
+    "exponential": MethodStyle("exponential mechanism", "#cc79a7", "P", "-."),
+    "randomized response": MethodStyle("randomised response", "#e69f00", "v", ":"),
+    "objective": MethodStyle("objective perturbation", "#56b4e9", "^", ":"),
+    "prior": MethodStyle("prior", "#8a8f99", "", ":"),
+}
+
+
+def style_of(method: str) -> dict[str, Any]:
+    """Return the plot arguments of one method: its label, colour, marker and line style.
+
+    Parameters
+    ----------
+    method : str
+        A key of ``METHODS``.
+
+    Returns
+    -------
+    dict
+        Keyword arguments of :meth:`matplotlib.axes.Axes.plot`.
+
+    Examples
+    --------
+    >>> from dpbook.plotting import style_of
+    >>> style_of("naive")["color"]
+    '#d55e00'
+
+    Explained in :doc:`/book/how-to-use`.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    style = METHODS[method]
+    return {"label": style.label, "color": style.color, "marker": style.marker, "linestyle": style.linestyle}
+
+
+def use_style() -> None:
+    """Set Matplotlib's defaults to the book's style.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> from dpbook.plotting import use_style
+    >>> use_style()
+    >>> matplotlib.rcParams["axes.spines.top"]
+    False
+
+    Explained in :doc:`/book/how-to-use`.
+    """
+    import matplotlib as mpl
+    from cycler import cycler
+
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (7.0, 3.6),
+            "figure.dpi": 130,
+            "savefig.dpi": 130,
+            "figure.facecolor": "white",
+            "figure.constrained_layout.use": True,
+            "axes.facecolor": "white",
+            "axes.edgecolor": INK,
+            "axes.labelcolor": INK,
+            "axes.titlesize": 11,
+            "axes.labelsize": 11,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.prop_cycle": cycler(color=["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]),
+            "grid.color": GRID,
+            "grid.linewidth": 0.7,
+            "font.family": "DejaVu Sans",
+            "font.size": 10.5,
+            "text.color": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "legend.frameon": False,
+            "legend.fontsize": 9.5,
+            "lines.linewidth": 2.0,
+            "lines.markersize": 6,
+        }
+    )
+
+
+def plot_densities(
+    ax: Axes, densities: Mapping[str, Any], theta: ArrayLike, *, truth: float | None = None, xlabel: str = "θ"
+) -> None:
+    """Draw posterior densities over each other, each in its method's colour, with labelled axes.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where to draw.
+    densities : mapping of str to object with ``pdf``
+        Keys of ``METHODS``.
+    theta : array
+        Where to evaluate them.
+    truth : float, optional
+        Marked by a thin vertical line.
+    xlabel : str, default "θ"
+        The parameter's name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from dpbook.expfam import BetaMixture
+    >>> from dpbook.plotting import plot_densities
+    >>> ax = Figure().subplots()
+    >>> plot_densities(ax, {"naive": BetaMixture([1], [3], [3])}, np.linspace(0, 1, 50))
+    >>> ax.get_ylabel()
+    'posterior density'
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+    points = np.asarray(theta, dtype=float)
+    for method, density in densities.items():
+        style = style_of(method) | {"marker": ""}
+        height = density.pdf(points)
+        ax.plot(points, height, **style)
+        ax.fill_between(points, height, color=style["color"], alpha=0.08, linewidth=0)
+    if truth is not None:
+        ax.axvline(truth, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    ax.set(xlabel=xlabel, ylabel="posterior density", ylim=(0, None))
+    ax.legend()
+
+
+def model_diagram(
+    ax: Axes,
+    nodes: Mapping[str, tuple[float, float]],
+    edges: Sequence[tuple[str, str]],
+    *,
+    observed: Sequence[str] = (),
+    plates: Sequence[tuple[float, float, float, float, str]] = (),
+    title: str = "",
+) -> None:
+    """Draw a directed graphical model: circles for variables, shaded when observed, arrows, plates with their sizes.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        Where to draw.
+    nodes : mapping of str to (x, y)
+        Each variable's label and centre, one unit apart.
+    edges : sequence of (from, to)
+        The arrows.
+    observed : sequence of str
+        Which variables the analyst sees; they are shaded.
+    plates : sequence of (x, y, width, height, label)
+        Rectangles around repeated variables.
+    title : str
+        Above the diagram.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from dpbook.plotting import model_diagram
+    >>> ax = Figure().subplots()
+    >>> model_diagram(ax, {"θ": (0, 1), "x": (0, 0)}, [("θ", "x")], observed=["x"], title="data seen")
+    >>> ax.get_title()
+    'data seen'
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+    from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+
+    unknown = [name for pair in edges for name in pair if name not in nodes] + [o for o in observed if o not in nodes]
+    if unknown:
+        raise ValueError(f"edges and observed must name nodes; unknown: {', '.join(unknown)}")
+    radius = 0.28
+    for x, y, width, height, label in plates:
+        ax.add_patch(
+            FancyBboxPatch(
+                (x, y), width, height, boxstyle="round,pad=0,rounding_size=0.08", fill=False, edgecolor=INK, linewidth=1
+            )
+        )
+        ax.text(x + width - 0.06, y + 0.05, label, ha="right", va="bottom", fontsize=9)
+    for start, end in edges:
+        ax.add_patch(
+            FancyArrowPatch(
+                nodes[start], nodes[end], arrowstyle="-|>", mutation_scale=12, color=INK, shrinkA=19, shrinkB=19
+            )
+        )
+    for name, centre in nodes.items():
+        fill = "#cfd6e4" if name in observed else "white"
+        ax.add_patch(Circle(centre, radius, facecolor=fill, edgecolor=INK, linewidth=1.3, zorder=3))
+        ax.text(*centre, name, ha="center", va="center", fontsize=11, zorder=4)
+    ax.set_aspect("equal")
+    ax.axis("off")
+    xs, ys = zip(*nodes.values(), strict=True)
+    ax.set(xlim=(min(xs) - 0.7, max(xs) + 0.7), ylim=(min(ys) - 0.6, max(ys) + 0.6), title=title)
