@@ -1,0 +1,72 @@
+# Everything runs in the repository's own environment, .venv, made on first use from requirements.txt.
+# Needs Python >= 3.11, make and a network. On a fresh machine: `make book`, then `make test`.
+
+PYTHON ?= python3
+JOBS ?= 2
+
+PY := .venv/bin/python
+INSTALLED := .venv/.installed
+LINTED := dpbook tests tools conftest.py $(wildcard benchmarks)
+PAGE := _build/html/index.html
+
+.PHONY: help book test lint test-unit test-notebooks test-book notebooks lock clean
+
+help:
+	@echo "make book       build the book (and the environment, on first use); prints the page to open"
+	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build"
+	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"
+	@echo "make lint       ruff, formatting, types, spelling"
+	@echo "make lock       pin the newest versions that fit pyproject.toml in requirements.txt"
+	@echo "make clean      remove what was built; the environment too with ALL=1"
+
+book: test-book
+	@echo
+	@echo "The book is built. Open this page in a browser:"
+	@echo
+	@echo "    file://$(CURDIR)/$(PAGE)"
+	@echo
+
+test: lint test-unit test-notebooks test-book
+	@echo "All checks passed."
+
+lint: $(INSTALLED)
+	$(PY) -m ruff check $(LINTED)
+	$(PY) -m ruff format --check $(LINTED)
+	$(PY) -m mypy
+	$(PY) -m mypy --ignore-missing-imports --untyped-calls-exclude=nbformat tools conftest.py tests/book tests/test_readme.py
+	$(PY) -m codespell_lib $(LINTED) book README.md
+
+test-unit: $(INSTALLED)
+	$(PY) -m pytest -q -n $(JOBS) --doctest-modules tests dpbook
+
+# Two gates: the notebooks are what their text says, and running them again gives the outputs that are stored.
+test-notebooks: $(INSTALLED)
+	$(PY) tools/notebooks.py --check
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --nbval --nbval-current-env book
+
+# --all: Sphinx does not repeat the warnings of pages that it read in an earlier run.
+test-book: $(INSTALLED)
+	.venv/bin/jupyter-book build . --all -W -n --keep-going -q
+
+notebooks: $(INSTALLED)
+	$(PY) tools/notebooks.py -j $(JOBS) $(if $(FORCE),--force)
+
+lock: $(INSTALLED)
+	$(PY) -m uv pip compile -q --universal --python-version 3.11 --upgrade pyproject.toml \
+	  --extra book --extra test --extra scale --constraints constraints.txt \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.txt
+
+clean:
+	rm -rf _build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(if $(ALL),.venv)
+	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# uv comes from PyPI and installs in seconds; without compiled bytecode every first import would be slow.
+.venv/.installed: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "dpbook needs Python 3.11 or newer, and $(PYTHON) is not. Name one: make PYTHON=python3.12 ..."; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv .venv || \
+	  { echo "$(PYTHON) cannot make an environment; on Debian and Ubuntu install the package python3-venv"; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check uv
+	$(PY) -m uv pip install --quiet --python $(PY) --compile-bytecode -r requirements.txt
+	$(PY) -m uv pip install --quiet --python $(PY) --no-deps --editable .
+	@touch $@

@@ -1,0 +1,239 @@
+"""Every public function, class and method of the package explains itself: NumPy style, an example, a link to the book.
+
+That the examples run is proved by the doctests (`pytest --doctest-modules dpbook`).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import dpbook
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def public_modules() -> list[str]:
+    """Return the names of all modules of the package that do not start with an underscore."""
+    names = [module.name for module in pkgutil.walk_packages(dpbook.__path__, prefix="dpbook.")]
+    return [name for name in names if not any(part.startswith("_") for part in name.split("."))]
+
+
+def public_objects(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield the functions and classes that a module defines and lists in ``__all__``."""
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__ == module.__name__:
+            yield name, thing
+
+
+def public_methods(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the methods and properties that the class itself defines, without what a decorator wrote for it."""
+    written = {node.name for node in ast.walk(ast.parse(unindented_source(cls))) if isinstance(node, ast.FunctionDef)}
+    for name, thing in vars(cls).items():
+        if not name.startswith("_") and name in written:
+            yield name, thing.__func__ if isinstance(thing, (classmethod, staticmethod)) else thing
+
+
+def unindented_source(thing: Any) -> str:
+    """Return the source of a class or function, so that it parses by itself."""
+    return inspect.cleandoc("\n" + inspect.getsource(thing))
+
+
+def parameters(function: Any) -> list[str]:
+    """Return the names that a caller may pass."""
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+
+
+def section(doc: str, heading: str) -> str:
+    """Return the body of a section of a NumPy-style docstring; empty where it is missing."""
+    found = re.search(rf"^{heading}\n-+\n(.*?)(?=^\S[^\n]*\n-{{3,}}\n|\Z)", doc, re.M | re.S)
+    return found.group(1) if found else ""
+
+
+def undocumented(doc: str, names: list[str], *headings: str) -> list[str]:
+    """Return the parameters that no entry of the docstring names (``lower, upper : float`` names two)."""
+    entries = re.findall(r"^(\*{0,2}\w[^\n:]*?) *(?::|$)", "\n".join(section(doc, h) for h in headings), re.M)
+    known = {name.strip().lstrip("*") for entry in entries for name in entry.split(",")}
+    return [name for name in names if name not in known]
+
+
+def breaches_of_a_function(function: Any, *, method: bool = False) -> list[str]:
+    """Say what the docstring of a function lacks."""
+    doc = inspect.getdoc(function) or ""
+    if not doc:
+        return ["has no docstring"]
+    found = [f"does not document {name}" for name in undocumented(doc, parameters(function), "Parameters")]
+    returned = inspect.signature(function).return_annotation
+    if returned not in (None, "None", "NoReturn") and not (section(doc, "Returns") or section(doc, "Yields")):
+        # A method without parameters may say what it returns in its first line.
+        found += ["does not say what it returns"] * (not method or bool(parameters(function)))
+    return found if method else found + breaches_of_example_and_link(doc)
+
+
+def breaches_of_example_and_link(doc: str) -> list[str]:
+    """Say whether a docstring lacks an example or a link to a section that exists."""
+    found = [] if ">>>" in section(doc, "Examples") else ["has no example"]
+    links = re.findall(r":doc:`(?:[^`<]*<)?/?(book/[^`>]+)>?`", doc)
+    found += ["has no link to its section (:doc:`/book/...`)"] * (not links)
+    return found + [f"links to {link}, which does not exist" for link in links if not (ROOT / f"{link}.md").exists()]
+
+
+def breaches_of_a_class(cls: type) -> list[str]:
+    """Say what the docstrings of a class and of its methods lack."""
+    doc = inspect.getdoc(cls) or ""
+    if not doc:
+        return ["has no docstring"]
+    found = breaches_of_example_and_link(doc)
+    if issubclass(cls, BaseException):
+        return [breach for breach in found if "example" not in breach]
+    taken = [] if inspect.isabstract(cls) or getattr(cls, "_is_protocol", False) else parameters(cls)
+    # The fields of a small record may be explained in a sentence that names each: "``rate`` is the observed share".
+    listed = undocumented(doc, taken, "Parameters", "Attributes")
+    found += [f"does not document {name}" for name in listed if f"``{name}``" not in doc]
+    for name, method in public_methods(cls):
+        if isinstance(method, property):
+            first = (method.__doc__ or "").split("\n")[0]
+            found += [f".{name} has no docstring"] * (not first)
+            found += [f".{name}: what stands before a colon in the first line is shown as a type"] * (": " in first)
+        elif inspect.isfunction(method):
+            found += [f".{name} {breach}" for breach in breaches_of_a_function(method, method=True)]
+            shown = section(doc, "Examples") + section(inspect.getdoc(method) or "", "Examples")
+            found += [f".{name} is in no example"] * (f".{name}(" not in shown)
+    return found
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_the_module_says_what_it_holds_and_what_is_public(name: str) -> None:
+    module = importlib.import_module(name)
+    assert len((module.__doc__ or "").strip()) > 60
+    assert hasattr(module, "__all__")
+    assert [listed for listed in module.__all__ if not hasattr(module, listed)] == []
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_everything_public_in_the_module_explains_itself(name: str) -> None:
+    found = []
+    for label, thing in public_objects(importlib.import_module(name)):
+        check = breaches_of_a_class if inspect.isclass(thing) else breaches_of_a_function
+        found += [f"{label} {breach}" for breach in check(thing)]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", [name for name in public_modules() if name.count(".") == 1])
+def test_the_module_is_on_the_api_page(name: str) -> None:
+    page = (ROOT / "book" / "reference" / "api.md").read_text(encoding="utf-8")
+    shown = re.search(rf"automodule:: {re.escape(name)}\n( +:members:)?", page)
+    assert shown is not None
+    if not shown.group(1):  # then each of its names is on the page by itself, under the name that readers import
+        missing = [label for label, _ in public_objects(importlib.import_module(name)) if f".{label}\n" not in page]
+        assert missing == []
+
+
+# The rules catch what they are for ----------------------------------------------------------------------------------
+
+
+def good(value: float, *, scale: float = 1.0) -> float:
+    """Return a value, scaled.
+
+    Explained in :doc:`/book/how-to-use`.
+
+    Parameters
+    ----------
+    value, scale : float
+        What is multiplied.
+
+    Returns
+    -------
+    float
+        The product.
+
+    Examples
+    --------
+    >>> good(2.0)
+    2.0
+    """
+    return value * scale
+
+
+class Good:
+    """A thing. Explained in :doc:`/book/how-to-use`.
+
+    Parameters
+    ----------
+    size : int
+        Its size.
+
+    Examples
+    --------
+    >>> Good(1).grow(2)
+    3
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def grow(self, by: int) -> int:
+        """Return a larger size.
+
+        Parameters
+        ----------
+        by : int
+            How much larger.
+
+        Returns
+        -------
+        int
+            The sum.
+        """
+        return self.size + by
+
+
+def with_doc(old: str, new: str, doc: str | None = good.__doc__) -> Any:
+    """Return a function like ``good`` with another docstring."""
+
+    def other(value: float, *, scale: float = 1.0) -> float:
+        return value * scale
+
+    assert doc is not None
+    assert old in doc
+    other.__doc__ = doc.replace(old, new)
+    return other
+
+
+def test_a_function_that_explains_itself_is_accepted() -> None:
+    assert breaches_of_a_function(good) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "because"),
+    [
+        ("value, scale :", "value :", "does not document scale"),
+        ("Returns\n", "Notes\n", "does not say what it returns"),
+        (">>> good(2.0)", "good(2.0)", "has no example"),
+        (":doc:`/book/how-to-use`", "the book", "has no link"),
+        ("how-to-use", "no-such-section", "does not exist"),
+    ],
+)
+def test_a_function_that_does_not_explain_itself_is_caught(old: str, new: str, because: str) -> None:
+    found = breaches_of_a_function(with_doc(old, new))
+    assert len(found) == 1
+    assert because in found[0]
+
+
+def test_a_class_that_explains_itself_is_accepted() -> None:
+    assert breaches_of_a_class(Good) == []
+
+
+def test_a_method_that_no_example_shows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Good, "__doc__", (Good.__doc__ or "").replace(".grow(2)", ".size"))
+    assert breaches_of_a_class(Good) == [".grow is in no example"]
