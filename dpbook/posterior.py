@@ -1,0 +1,456 @@
+"""What an analyst believes after a release: draws from a posterior, and summaries of them.
+
+A :class:`Posterior` is what every ``infer`` function returns; the Bayesian primer of chapter 1 explains how to
+read one. It is immutable, it holds nothing but draws, and its convergence figures are ArviZ's, not our own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from dpbook._validation import finite_array, fraction, one_of, positive
+
+__all__ = ["ConvergenceWarning", "Posterior", "warn_if_unconverged"]
+
+# A number (np.float64) where the parameter is a scalar, an array where it is an array.
+Estimate: TypeAlias = Any
+
+
+class ConvergenceWarning(UserWarning):
+    """The chains of a sampler disagree, so its draws do not represent one posterior.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> stuck = Posterior({"theta": [[0.0] * 50, [1.0] * 50]})
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ConvergenceWarning)  # in a study that looks at R-hat itself
+    ...     warn_if_unconverged(stuck)
+
+    Explained in :doc:`/book/background/bayesian-primer`.
+    """
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """Draws from the posterior distribution of some named parameters.
+
+    Parameters
+    ----------
+    draws : mapping of str to array_like
+        For each parameter its draws, of shape (chain, draw, ...): a scalar parameter has two axes, a vector of
+        length d has shape (chain, draw, d). All parameters share the first two axes. Independent draws are one
+        chain. The arrays are kept as read-only floats; what is writeable is copied.
+    method : str, optional
+        How the draws were made, for tables and figures: ``"exact"``, ``"gibbs"``, ``"naive"`` ...
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> posterior = Posterior({"theta": rng.beta(30, 70, size=(4, 1000))}, method="exact")
+    >>> posterior
+    Posterior(4 chains of 1000 draws, theta: scalar, method='exact')
+    >>> print(round(posterior.mean("theta"), 2), posterior.interval(0.9, "theta").round(2))
+    0.3 [0.23 0.38]
+
+    Explained in :doc:`/book/background/bayesian-primer`.
+    """
+
+    draws: Mapping[str, NDArray[np.float64]]
+    method: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.draws, Mapping):
+            raise TypeError(f"draws must map names to arrays, got {type(self.draws).__name__}")
+        if not self.draws:
+            raise ValueError("draws must hold at least one parameter, got none")
+        checked = {name: _checked_draws(name, value) for name, value in self.draws.items()}
+        first, *others = checked
+        for name in others:
+            if checked[name].shape[:2] != checked[first].shape[:2]:
+                raise ValueError(
+                    "draws must share their (chain, draw) axes: "
+                    f"{first!r} has {checked[first].shape[:2]}, {name!r} has {checked[name].shape[:2]}"
+                )
+        object.__setattr__(self, "draws", MappingProxyType(checked))
+
+    def __reduce__(self) -> tuple[type[Posterior], tuple[dict[str, NDArray[np.float64]], str]]:
+        # A mapping proxy cannot be pickled; the plain dictionary can.
+        return type(self), (dict(self.draws), self.method)
+
+    def __repr__(self) -> str:
+        chains, draws = next(iter(self.draws.values())).shape[:2]
+        shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
+        method = [f"method={self.method!r}"] if self.method else []
+        size = f"{chains} chain{'s' * (chains != 1)} of {draws} draw{'s' * (draws != 1)}"
+        return f"Posterior({', '.join([size, *shapes, *method])})"
+
+    @overload
+    def mean(self, name: str) -> Estimate: ...
+    @overload
+    def mean(self, name: None = None) -> dict[str, Estimate]: ...
+    def mean(self, name: str | None = None) -> Estimate | dict[str, Estimate]:
+        """Return the posterior mean.
+
+        Parameters
+        ----------
+        name : str, optional
+            A parameter; without it, all of them.
+
+        Returns
+        -------
+        array, number or dict
+            The mean of the named parameter, in the parameter's own shape; without a name, a dictionary of them.
+
+        Examples
+        --------
+        >>> Posterior({"theta": [[0.2, 0.4]]}).mean("theta").round(3)
+        np.float64(0.3)
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        return self._each(name, lambda pooled: pooled.mean(axis=0))
+
+    @overload
+    def sd(self, name: str) -> Estimate: ...
+    @overload
+    def sd(self, name: None = None) -> dict[str, Estimate]: ...
+    def sd(self, name: str | None = None) -> Estimate | dict[str, Estimate]:
+        """Return the posterior standard deviation (NaN where there is only one draw).
+
+        Parameters
+        ----------
+        name : str, optional
+            A parameter; without it, all of them.
+
+        Returns
+        -------
+        array, number or dict
+            The standard deviation of the named parameter, in its own shape; without a name, a dictionary of them.
+
+        Examples
+        --------
+        >>> Posterior({"theta": [[0.0, 1.0, 2.0]]}).sd()
+        {'theta': np.float64(1.0)}
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        return self._each(name, _sample_sd)
+
+    @overload
+    def quantile(self, q: ArrayLike, name: str) -> Estimate: ...
+    @overload
+    def quantile(self, q: ArrayLike, name: None = None) -> dict[str, Estimate]: ...
+    def quantile(self, q: ArrayLike, name: str | None = None) -> Estimate | dict[str, Estimate]:
+        """Return posterior quantiles.
+
+        Parameters
+        ----------
+        q : float or sequence of float
+            Probabilities, strictly between 0 and 1.
+        name : str, optional
+            A parameter; without it, all of them.
+
+        Returns
+        -------
+        array, number or dict
+            The quantiles of the named parameter: for one ``q`` in the parameter's own shape, for several with one
+            more axis, the last. Without a name, a dictionary of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> posterior = Posterior({"theta": np.arange(101.0)[None]})
+        >>> posterior.quantile([0.25, 0.5], "theta")
+        array([25., 50.])
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        levels = np.asarray(q)
+        probabilities = np.reshape([fraction("q", level) for level in levels.ravel()], levels.shape)
+        last = range(-probabilities.ndim, 0)
+
+        def quantiles(pooled: NDArray[np.float64]) -> Estimate:
+            return np.moveaxis(np.quantile(pooled, probabilities, axis=0), range(probabilities.ndim), last)[()]
+
+        return self._each(name, quantiles)
+
+    @overload
+    def interval(self, level: float, name: str) -> Estimate: ...
+    @overload
+    def interval(self, level: float = 0.95, *, name: str) -> Estimate: ...
+    @overload
+    def interval(self, level: float = 0.95, name: None = None) -> dict[str, Estimate]: ...
+    def interval(self, level: float = 0.95, name: str | None = None) -> Estimate | dict[str, Estimate]:
+        """Return the central credible interval, which leaves (1 - level)/2 on either side.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            The posterior probability that the interval holds.
+        name : str, optional
+            A parameter; without it, all of them.
+
+        Returns
+        -------
+        array or dict
+            The interval of the named parameter, whose last axis is (low, high); without a name, a dictionary of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> low, high = Posterior({"theta": np.arange(101.0)[None]}).interval(0.9, "theta")
+        >>> print(low.round(3), high.round(3))
+        5.0 95.0
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        tail = (1 - fraction("level", level)) / 2
+        return self._each(name, lambda pooled: np.stack(list(np.quantile(pooled, (tail, 1 - tail), axis=0)), axis=-1))
+
+    @overload
+    def rhat(self, name: str) -> Estimate: ...
+    @overload
+    def rhat(self, name: None = None) -> dict[str, Estimate]: ...
+    def rhat(self, name: str | None = None) -> Estimate | dict[str, Estimate]:
+        """Return ArviZ's rank-normalised split R-hat: near 1 where the chains agree.
+
+        A single chain is compared with itself, one half against the other. A parameter that never moves, or that
+        has fewer than four draws a chain (eight of a single one), has NaN.
+
+        Parameters
+        ----------
+        name : str, optional
+            A parameter; without it, all of them.
+
+        Returns
+        -------
+        array, number or dict
+            R-hat of the named parameter, in the parameter's own shape; without a name, a dictionary of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> posterior = Posterior({"theta": np.random.default_rng(1).normal(size=(4, 500))})
+        >>> bool(posterior.rhat("theta") < 1.05)
+        True
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        return self._each_component(name, _rhat)
+
+    @overload
+    def ess(self, name: str, kind: str = "bulk") -> Estimate: ...
+    @overload
+    def ess(self, name: None = None, kind: str = "bulk") -> dict[str, Estimate]: ...
+    def ess(self, name: str | None = None, kind: str = "bulk") -> Estimate | dict[str, Estimate]:
+        """Return ArviZ's effective sample size: how many independent draws these are worth.
+
+        Parameters
+        ----------
+        name : str, optional
+            A parameter; without it, all of them.
+        kind : {"bulk", "tail"}, default "bulk"
+            For the centre of the distribution, or for its 5 % and 95 % quantiles.
+
+        Returns
+        -------
+        array, number or dict
+            The size for the named parameter, in the parameter's own shape; without a name, a dictionary of them.
+            NaN with fewer than four draws a chain.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> posterior = Posterior({"theta": np.random.default_rng(1).normal(size=(4, 500))})
+        >>> bool(1500 < posterior.ess("theta") < 2500)  # independent draws: about as many as there are
+        True
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        kind = one_of("kind", kind, ("bulk", "tail"))
+        return self._each_component(name, lambda draws: _ess(draws, kind))
+
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Return a table with one row for each scalar component of each parameter.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            The posterior probability of the central intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``mean``, ``sd``, the two ends of the interval (named by their probabilities: ``2.5%`` and
+            ``97.5%``), ``r_hat``, ``ess_bulk`` and ``ess_tail``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(1)
+        >>> posterior = Posterior({"theta": rng.beta(30, 70, size=(4, 1000)), "beta": rng.normal(size=(4, 1000, 2))})
+        >>> posterior.summary(0.9).loc["theta", ["mean", "5%", "95%"]].round(2).to_dict()
+        {'mean': 0.3, '5%': 0.23, '95%': 0.38}
+        >>> list(posterior.summary().index)
+        ['theta', 'beta[0]', 'beta[1]']
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        tail = (1 - fraction("level", level)) / 2
+        columns = {
+            "mean": self.mean(),
+            "sd": self.sd(),
+            f"{100 * tail:g}%": self.quantile(tail),
+            f"{100 * (1 - tail):g}%": self.quantile(1 - tail),
+            "r_hat": self.rhat(),
+            "ess_bulk": self.ess(kind="bulk"),
+            "ess_tail": self.ess(kind="tail"),
+        }
+        rows = [label for name, array in self.draws.items() for label in _labels(name, array.shape[2:])]
+        data = {column: np.concatenate([np.ravel(v) for v in values.values()]) for column, values in columns.items()}
+        return pd.DataFrame(data, index=rows)
+
+    def to_arviz(self) -> Any:
+        """Return the draws as an ArviZ ``InferenceData``, for its plots and diagnostics.
+
+        Returns
+        -------
+        arviz.InferenceData
+            With the one group ``posterior``, whose attribute ``method`` says how the draws were made.
+
+        Examples
+        --------
+        >>> posterior = Posterior({"theta": [[0.2, 0.4, 0.3]]}, method="exact")
+        >>> posterior.to_arviz().posterior["theta"].shape
+        (1, 3)
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        with warnings.catch_warnings():
+            # Many short chains are our habit, not a transposed array.
+            warnings.filterwarnings("ignore", message="More chains")
+            return _arviz().from_dict(posterior=dict(self.draws), posterior_attrs={"method": self.method})
+
+    def _each(self, name: str | None, estimate: Callable[[NDArray[np.float64]], Estimate]) -> Any:
+        """Apply ``estimate`` to the draws of all chains in one axis: for one parameter, or for all in a dictionary."""
+        if name is None:
+            return {each: self._each(each, estimate) for each in self.draws}
+        array = self.draws[one_of("name", name, tuple(self.draws))]
+        return estimate(array.reshape(-1, *array.shape[2:]))
+
+    def _each_component(self, name: str | None, figure: Callable[[NDArray[np.float64]], float]) -> Any:
+        """Apply ``figure`` to the (chain, draw) array of every component: of one parameter, or of all of them."""
+        if name is None:
+            return {each: self._each_component(each, figure) for each in self.draws}
+        array = self.draws[one_of("name", name, tuple(self.draws))]
+        shape = array.shape[2:]
+        figures = [figure(array[:, :, *index]) for index in np.ndindex(shape)]
+        return np.array(figures, dtype=np.float64).reshape(shape)[()]
+
+
+def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: float = 1.05) -> None:
+    """Warn where chains disagree: name the component with the largest R-hat if that is above ``threshold``.
+
+    Every ``infer`` function that runs chains calls this; the warning points at the line that called ``infer``.
+    A low R-hat is no proof: chains that all mix slowly, or all sit in one of several modes, agree too.
+
+    Parameters
+    ----------
+    posterior : Posterior or sequence of Posterior
+        What to look at.
+    threshold : float, default 1.05
+        The largest R-hat that passes.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where an R-hat exceeds the threshold. Components whose R-hat is NaN (constants) are passed over.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draws = np.random.default_rng(1).normal(size=(4, 500))
+    >>> warn_if_unconverged(Posterior({"theta": draws}))  # chains that agree: silence
+
+    Explained in :doc:`/book/background/bayesian-primer`.
+    """
+    threshold = positive("threshold", threshold)
+    batch = [posterior] if isinstance(posterior, Posterior) else list(posterior)
+    figures = [
+        (value, label, index)
+        for index, one in enumerate(batch)
+        for name, array in one.draws.items()
+        for value, label in zip(np.ravel(one.rhat(name)), _labels(name, array.shape[2:]), strict=True)
+    ]
+    too_large = [figure for figure in figures if figure[0] > threshold]
+    if not too_large:
+        return
+    value, label, index = max(too_large)
+    where = "" if isinstance(posterior, Posterior) else f" in posterior {index}"
+    warnings.warn(
+        f"the chains have not converged: R-hat of {label}{where} is {value:.3g}, above {threshold:g} "
+        f"({len(too_large)} of {len(figures)} components are); run longer chains",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+def _checked_draws(name: Any, value: ArrayLike) -> NDArray[np.float64]:
+    if not isinstance(name, str):
+        raise TypeError(f"draws must be named by strings, got {name!r}")
+    array = finite_array(f"draws[{name!r}]", value)
+    if array.ndim < 2 or array.size == 0:
+        raise ValueError(
+            f"draws[{name!r}] must have shape (chain, draw, ...) with at least one of each, got shape {array.shape}"
+        )
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+def _sample_sd(pooled: NDArray[np.float64]) -> Estimate:
+    if len(pooled) == 1:
+        return np.full(pooled.shape[1:], np.nan)[()]
+    return pooled.std(axis=0, ddof=1)
+
+
+def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
+    if not shape:
+        return [name]
+    indices = itertools.product(*map(range, shape))
+    return [f"{name}[{', '.join(map(str, index))}]" for index in indices]
+
+
+def _rhat(draws: NDArray[np.float64]) -> float:
+    if len(draws) == 1:  # ArviZ wants two chains: the first half and the second
+        half = draws.shape[1] // 2
+        draws = np.stack([draws[0, :half], draws[0, -half:]]) if half else draws
+    if draws.shape[1] < 4:
+        return math.nan
+    with np.errstate(divide="ignore", invalid="ignore"):  # a constant: NaN; chains stuck at different values: infinite
+        return float(_arviz().rhat(draws))
+
+
+def _ess(draws: NDArray[np.float64], kind: str) -> float:
+    return math.nan if draws.shape[1] < 4 else float(_arviz().ess(draws, method=kind))
+
+
+def _arviz() -> Any:
+    """Import ArviZ when it is first needed (it takes seconds), without the notice about its next version."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        import arviz
+    return arviz
