@@ -200,8 +200,6 @@ def as_chunks(
     wanted = _column_names(columns)
     first: tuple[Any, ...] | None = None
     for labels, block in _blocks(data, wanted, name):
-        if len(block) == 0:
-            continue
         if block.shape[1] == 0:
             raise ValueError(f"{name} must have at least one column, got none")
         first = labels if first is None else first

@@ -216,7 +216,10 @@ def test_dask_errors_name_the_argument() -> None:
     lazy = dataframe.from_pandas(table(30).assign(z=[math.nan] + [0.0] * 29), npartitions=3)
     with pytest.raises(ValueError, match="survey must be finite"):
         exact_sum(lazy, clipped, unit=2.0**-32, name="survey")
-    with pytest.raises(ValueError, match="columns must each occur once in survey"):
+    with (
+        dask.config.set(scheduler=lambda *_, **__: pytest.fail("computed before the columns were checked")),
+        pytest.raises(ValueError, match="columns must each occur once in survey"),
+    ):
         exact_sum(lazy, clipped, unit=2.0**-32, columns=["w"], name="survey")
     with pytest.raises(ValueError, match="at least one record"):
         exact_sum(lazy[lazy["x"] > 99.0], clipped, unit=2.0**-32)
@@ -303,6 +306,7 @@ def test_missing_and_infinite_values_raise_and_name_the_argument(data: Any) -> N
         pd.Series(["a"], dtype="category"),
         pd.Series(pd.to_datetime(["2020-01-01"])),
         np.array([1j]),
+        pd.Series([1j]),
         [None],
         None,
         "text",
