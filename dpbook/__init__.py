@@ -5,8 +5,10 @@
 side: they take a :class:`Release`, never data, and return a :class:`Posterior`.
 """
 
+from dpbook._glue import glue
 from dpbook._version import __version__
 from dpbook.budget import BudgetExceeded, PrivacyBudget
+from dpbook.posterior import Posterior
 from dpbook.release import Release
 
-__all__ = ["BudgetExceeded", "PrivacyBudget", "Release", "__version__"]
+__all__ = ["BudgetExceeded", "Posterior", "PrivacyBudget", "Release", "__version__", "glue"]
