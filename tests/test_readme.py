@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,3 +32,13 @@ def test_the_readme_names_the_two_commands() -> None:
 def test_what_the_readme_links_to_exists() -> None:
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", README) + re.findall(r'src="(?!https?:)([^"]+)"', README)
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.skipif(
+    os.environ.get("DPBOOK_COMPARE_IMAGES") != "1", reason="images are compared where that is asked for"
+)
+def test_the_picture_comes_from_its_code(tmp_path: Path) -> None:
+    import readme_figure
+
+    readme_figure.draw(tmp_path / "drawn.png")
+    assert (tmp_path / "drawn.png").read_bytes() == readme_figure.PICTURE.read_bytes()
