@@ -5,10 +5,35 @@
 side: they take a :class:`Release`, never data, and return a :class:`Posterior`.
 """
 
+import importlib
+import pkgutil
+from types import ModuleType
+
 from dpbook._glue import glue
 from dpbook._version import __version__
 from dpbook.budget import BudgetExceeded, PrivacyBudget
-from dpbook.posterior import Posterior
+from dpbook.posterior import ConvergenceWarning, Posterior
 from dpbook.release import Release
 
-__all__ = ["BudgetExceeded", "Posterior", "PrivacyBudget", "Release", "__version__", "glue"]
+__all__ = [
+    "BudgetExceeded",
+    "ConvergenceWarning",
+    "Posterior",
+    "PrivacyBudget",
+    "Release",
+    "__version__",
+    "glue",
+]
+
+_MODULES = frozenset(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a module of the package when it is first named, so that ``import dpbook`` stays quick."""
+    if name in _MODULES:
+        return importlib.import_module(f"dpbook.{name}")
+    raise AttributeError(f"module 'dpbook' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})
