@@ -37,7 +37,7 @@ lint: $(INSTALLED)
 	$(PY) -m codespell_lib $(LINTED) book README.md
 
 test-unit: $(INSTALLED)
-	$(PY) -m pytest -q -n $(JOBS) --doctest-modules tests dpbook
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules tests dpbook
 
 # Two gates: the notebooks are what their text says, and running them again gives the outputs that are stored.
 test-notebooks: $(INSTALLED)
