@@ -42,7 +42,16 @@ class BudgetExceeded(RuntimeError):
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of a ledger: a label, what was charged, and, for a parallel group, each branch's own lines.
+    """One line of a ledger, with the lines of each branch where it is a parallel group.
+
+    Attributes
+    ----------
+    label : str
+        What the charge was for.
+    epsilon, delta : float
+        What was charged.
+    branches : tuple of (key, lines)
+        For a parallel group, every branch's key and its own ledger; empty otherwise.
 
     Examples
     --------
@@ -264,6 +273,13 @@ class ParallelGroup:
 
     Its cost, charged to the budget it came from as it grows, is the maximum over branches of the sum within each.
 
+    Parameters
+    ----------
+    parent : PrivacyBudget
+        The budget that the group is charged to.
+    label : str
+        The group's label in the ledger.
+
     Examples
     --------
     >>> from dpbook import PrivacyBudget
@@ -287,12 +303,12 @@ class ParallelGroup:
 
     @property
     def epsilon(self) -> float:
-        """The group's epsilon: that of its dearest branch."""
+        """The epsilon of the dearest branch, which is the group's."""
         return self._cost[0]
 
     @property
     def delta(self) -> float:
-        """The group's delta: that of its dearest branch."""
+        """The delta of the dearest branch, which is the group's."""
         return self._cost[1]
 
     def branch(self, key: Hashable) -> PrivacyBudget:

@@ -92,7 +92,7 @@ class Calibration:
 
     @property
     def variance(self) -> dict[str, float]:
-        """Mean of ``Φ⁻¹(rank)²`` by quantity: 1 if calibrated, below 1 if too wide, above 1 if too narrow or biased."""
+        """Mean of ``Φ⁻¹(rank)²`` by quantity, 1 if calibrated, less if too wide, more if too narrow or biased."""
         return {name: float(np.mean(special.ndtri(values) ** 2)) for name, values in self.ranks.items()}
 
     @property
@@ -733,7 +733,7 @@ def _checked_intervals(
 
 
 def crps(draws: ArrayLike, truth: ArrayLike, *, axis: int = -1, fair: bool = True) -> Any:
-    """Return the continuous ranked probability score of posterior draws: E|X - truth| - E|X - X′|/2.
+    """Return the continuous ranked probability score of posterior draws, ``E|X - truth| - E|X - X′|/2``.
 
     A proper score in the units of the parameter, lower is better; for a point mass it is the absolute error. The second
     term comes from the sorted draws, so the cost is m log m.
@@ -747,9 +747,9 @@ def crps(draws: ArrayLike, truth: ArrayLike, *, axis: int = -1, fair: bool = Tru
     axis : int
         The axis of the draws: -1 for ``(trials, draws)``, 1 for ``(trials, draws, ...)``.
     fair : bool
-        True averages |X - X′| over pairs of different draws: unbiased for the score of the law that independent draws
+        True averages ``|X - X′|`` over pairs of different draws: unbiased for the score of the law that independent draws
         come from. False averages over all pairs, which gives the score of the empirical law of the draws, larger by
-        E|X - X′|/(2m) on average.
+        ``E|X - X′|/(2m)`` on average.
 
     Returns
     -------

@@ -27,6 +27,13 @@ GRID = "#d9dce3"
 class MethodStyle:
     """How one method looks in every figure of the book.
 
+    Attributes
+    ----------
+    label : str
+        Its name in legends.
+    color, marker, linestyle : str
+        As Matplotlib takes them.
+
     Examples
     --------
     >>> from dpbook.plotting import METHODS

@@ -61,7 +61,7 @@ class ExactSum(NamedTuple):
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """The sums as floats: ``totals * unit``."""
+        """The sums as floats, ``totals * unit``."""
         return self.totals.astype(np.float64) * self.unit
 
 
