@@ -747,9 +747,9 @@ def crps(draws: ArrayLike, truth: ArrayLike, *, axis: int = -1, fair: bool = Tru
     axis : int
         The axis of the draws: -1 for ``(trials, draws)``, 1 for ``(trials, draws, ...)``.
     fair : bool
-        True averages ``|X - X′|`` over pairs of different draws: unbiased for the score of the law that independent draws
-        come from. False averages over all pairs, which gives the score of the empirical law of the draws, larger by
-        ``E|X - X′|/(2m)`` on average.
+        True averages ``|X - X′|`` over pairs of different draws: unbiased for the score of the law that independent
+        draws come from. False averages over all pairs, which gives the score of the empirical law of the draws, larger
+        by ``E|X - X′|/(2m)`` on average.
 
     Returns
     -------
