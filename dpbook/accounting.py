@@ -49,8 +49,16 @@ def group_privacy(epsilon: float, size: int, *, delta: float = 0.0) -> tuple[flo
     Explained in :doc:`/book/background/unit-of-privacy`.
     """
     epsilon, size, delta = positive("epsilon", epsilon), integer("size", size, least=1), delta_value("delta", delta)
-    growth = math.fsum(math.exp(min(i * epsilon, 700.0)) for i in range(size)) if delta else 0.0
-    return size * epsilon, min(1.0, delta * growth)
+    if delta == 0:
+        return size * epsilon, 0.0
+    # The geometric series is (e^(kε) - 1) / (e^ε - 1); in logarithms, lest it overflow.
+    log_growth = (size - 1) * epsilon + _log1mexp(size * epsilon) - _log1mexp(epsilon)
+    return size * epsilon, math.exp(min(0.0, math.log(delta) + log_growth))
+
+
+def _log1mexp(x: float) -> float:
+    """Return log(1 - e^(-x))."""
+    return math.log(-math.expm1(-x))
 
 
 def advanced_composition(epsilon: float, count: int, *, slack: float, delta: float = 0.0) -> tuple[float, float]:
@@ -155,6 +163,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """
     epsilon, mu = at_least("epsilon", epsilon, 0.0), positive("mu", mu)
     first = special.log_ndtr(mu / 2 - epsilon / mu)
+    if first == -math.inf:  # below the smallest float
+        return 0.0
     second = epsilon + special.log_ndtr(-mu / 2 - epsilon / mu)
     # Both logarithms are accurate to a few ulps; their difference may cancel, so the error is added, not ignored.
     error = 8 * np.finfo(float).eps * max(1.0, abs(first), abs(second), epsilon)

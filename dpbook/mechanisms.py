@@ -7,8 +7,9 @@ with n public, provided the sensitivity it is given is right; take sensitivities
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TypeVar, overload
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,8 +42,22 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Rounding a computed count, utility or query may move it by a few floats; sensitivities are raised by more than that.
-_ROUNDING = 1 + 1e-9
+# Geometric noise is drawn in 64 bits; at this scale a draw beyond them has probability e^(-1024).
+_WIDEST_GEOMETRIC = 2.0**53
+
+# Covers the root finder of the Gaussian calibration and the discretisation of a real release's noise.
+_MARGIN = 1 + 1e-9
+
+
+def _noise_arguments(sensitivity: float, epsilon: float, *, widest: float = 1e300) -> tuple[float, float]:
+    """Check sensitivity and epsilon, and that the scale of the noise is a number that noise can be drawn at."""
+    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    if not 1e-100 <= epsilon <= 1e100:
+        raise ValueError(f"epsilon must lie between 1e-100 and 1e100, got {epsilon}")
+    if not 1e-300 <= sensitivity / epsilon <= widest:
+        ratio = sensitivity / epsilon
+        raise ValueError(f"sensitivity / epsilon must lie between 1e-300 and {widest:g}, got {ratio}")
+    return sensitivity, epsilon
 
 
 @overload
@@ -111,7 +126,7 @@ def laplace(
     Explained in :doc:`/book/background/mechanisms`.
     """
     array = finite_array("value", value)
-    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
     noisy, _ = noise.add_laplace(array, sensitivity, epsilon, rng)
@@ -179,7 +194,9 @@ def geometric(
     counts = np.asarray(value)
     if counts.dtype.kind not in "iu":
         raise TypeError(f"value must hold whole numbers, got dtype {counts.dtype}")
-    sensitivity, epsilon = integer("sensitivity", sensitivity, least=1), positive("epsilon", epsilon)
+    if counts.dtype.kind == "u" and counts.size and counts.max() > np.iinfo(np.int64).max:
+        raise ValueError("value must fit in signed 64-bit integers")
+    _, epsilon = _noise_arguments(integer("sensitivity", sensitivity, least=1), epsilon, widest=_WIDEST_GEOMETRIC)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
     noisy = noise.add_geometric(counts.astype(np.int64), sensitivity, epsilon, rng)
@@ -216,19 +233,22 @@ def gaussian_scale(*, sensitivity: float, epsilon: float, delta: float) -> float
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon, widest=1e280)
     delta = delta_value("delta", delta, zero=False)
+    epsilon = min(epsilon, 1e6)  # beyond, delta cannot be computed in floats; a smaller epsilon is always safe
 
     def excess(log_mu: float) -> float:
-        return math.log(max(gaussian_delta(epsilon, math.exp(log_mu)), 1e-320)) - math.log(delta)
+        return math.log(max(gaussian_delta(epsilon, math.exp(log_mu)), 5e-324)) - math.log(delta)
 
     low = high = 0.0
     while excess(low) > 0:
         low -= 1
+        if low < -230:
+            raise ValueError(f"epsilon and delta must not both be this small: {epsilon}, {delta}")
     while excess(high) < 0:
         high += 1
     mu = math.exp(optimize.brentq(excess, low, high, xtol=1e-12)) if low < high else 1.0
-    return sensitivity / mu * _ROUNDING
+    return sensitivity / mu * _MARGIN
 
 
 @overload
@@ -342,13 +362,15 @@ def exponential(
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    scores = finite_array("utilities", utilities, ndim=1)
-    if len(candidates) != scores.size or scores.size == 0:
-        raise ValueError(f"candidates must be as many as utilities, and at least 1: {len(candidates)} != {scores.size}")
-    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    if not isinstance(candidates, Iterable):
+        raise TypeError(f"candidates must be a sequence, got {candidates!r}")
+    options, scores = list(candidates), finite_array("utilities", utilities, ndim=1)
+    if len(options) != scores.size or scores.size == 0:
+        raise ValueError(f"candidates must be as many as utilities, and at least 1: {len(options)} and {scores.size}")
+    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
-    return candidates[noise.choose(scores, sensitivity, epsilon, rng)]
+    return options[noise.choose(scores, sensitivity, epsilon, rng)]
 
 
 def above_threshold(
@@ -367,12 +389,13 @@ def above_threshold(
     The sparse vector technique: epsilon-DP for replace-one neighbours, n public, however many queries are asked
     before the first success. The threshold gets Laplace noise of scale 2Δ/ε, each query fresh noise of scale 4Δ/ε, or
     2Δ/ε when the queries are monotone (a change of record moves all of them in the same direction). Values are
-    rounded to a grid of about Δ/2³² and compared as whole numbers.
+    rounded to a grid of about Δ/2²⁰ and compared as whole numbers.
 
     Parameters
     ----------
     queries : iterable of float
-        The exact answers; may be a generator, which is read no further than the first success.
+        The exact answers. May be a generator, which is read no further than the first success; what it yields is
+        checked as it comes, after the budget is charged.
     threshold : float
         The public threshold.
     sensitivity : float
@@ -399,19 +422,23 @@ def above_threshold(
     Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
     """
     threshold = finite_number("threshold", threshold)
-    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon)
+    epsilon = at_least("epsilon", epsilon, 2.0**-30)  # below, the noise would not fit in 64 bits
     rng = seeded_generator(rng)
     if not isinstance(monotone, (bool, np.bool_)):
         raise TypeError(f"monotone must be True or False, got {monotone!r}")
+    if not isinstance(queries, Iterator):
+        queries = finite_array("queries", cast("ArrayLike", queries), ndim=1).tolist()
     charge(budget, epsilon, 0.0, label=label)
-    unit = 2.0 ** (math.floor(math.log2(sensitivity)) - 32)
-    half = epsilon / 2
+    unit = Fraction(2) ** (math.floor(math.log2(sensitivity)) - 20)
+    # Rounding moves a query by half a step either way, so its sensitivity in steps is one larger than Δ/unit.
+    sensitivity_in_steps = math.ceil(Fraction(sensitivity) / unit) + 1
 
     def noisy_steps(value: float, factor: int) -> int:
-        # Rounding moves a query by half a step either way, so its sensitivity in steps is one larger than Δ/unit.
-        # Clipping keeps absurdly large queries within 64 bits; it cannot raise a sensitivity.
-        steps = np.clip([round(value / unit)], -(1 << 62), 1 << 62).astype(np.int64)
-        return int(noise.add_geometric(steps, factor * (math.ceil(sensitivity / unit) + 1), half, rng)[0])
+        # Steps above the public threshold. Clipping keeps them within 64 bits; it cannot raise a sensitivity.
+        steps = round(Fraction(value) / unit) - round(Fraction(threshold) / unit)
+        clipped = np.array([max(-(1 << 62), min(steps, 1 << 62))])
+        return int(noise.add_geometric(clipped, factor * sensitivity_in_steps, epsilon / 2, rng)[0])
 
     bar = noisy_steps(threshold, 1)
     for index, query in enumerate(queries):
@@ -436,7 +463,7 @@ def private_quantile(
     epsilon-DP for replace-one neighbours, n public. The utility of a point is minus the distance of its rank from
     ``q n``, of sensitivity 1. With seeded noise a gap is drawn in proportion to its length times
     ``exp(epsilon · utility / 2)`` and the point uniformly within it; a real release draws among the midpoints of
-    ``grid`` equal cells of the bounds.
+    ``grid`` equal cells of the bounds. The rank ``q n`` is rounded to 1/256, so that utilities are exact floats.
 
     Parameters
     ----------
@@ -475,16 +502,19 @@ def private_quantile(
     if q > 1:
         raise ValueError(f"q must be at most 1, got {q}")
     low, high = interval("bounds", bounds)
-    epsilon, grid = positive("epsilon", epsilon), integer("grid", grid, least=2)
+    if not math.isfinite(high - low):
+        raise ValueError(f"bounds must be closer together: their distance is not a finite number, got ({low}, {high})")
+    (_, epsilon), grid = _noise_arguments(1.0, epsilon), integer("grid", grid, least=2)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
     ordered = np.sort(np.clip(sample, low, high))
+    target = round(q * sample.size * 256) / 256
     if rng is None:
         cells = low + (high - low) * (np.arange(grid) + 0.5) / grid
-        utility = -np.abs(np.searchsorted(ordered, cells) - q * sample.size)
-        return float(cells[noise.choose(utility, _ROUNDING, epsilon, None)])
+        utility = -np.abs(np.searchsorted(ordered, cells) - target)
+        return float(cells[noise.choose(utility, 1.0, epsilon, None)])
     edges = np.concatenate([[low], ordered, [high]])
-    utility = -np.abs(np.arange(sample.size + 1) - q * sample.size)
+    utility = -np.abs(np.arange(sample.size + 1) - target)
     with np.errstate(divide="ignore"):  # an empty gap has log length -inf and is never drawn
         gap = int(np.argmax(np.log(np.diff(edges)) + epsilon * utility / 2 + rng.gumbel(size=utility.size)))
     return float(rng.uniform(edges[gap], edges[gap + 1]))
@@ -530,7 +560,7 @@ def randomized_response(
     Explained in :doc:`/book/background/mechanisms`.
     """
     codes = np.asarray(answers)
-    epsilon, categories = positive("epsilon", epsilon), integer("categories", categories, least=2)
+    (_, epsilon), categories = _noise_arguments(1.0, epsilon), integer("categories", categories, least=2)
     if codes.dtype.kind not in "biu":
         raise TypeError(f"answers must be whole-number codes, got dtype {codes.dtype}")
     if codes.size and not (codes.min() >= 0 and codes.max() < categories):

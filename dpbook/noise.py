@@ -9,7 +9,7 @@ Arguments are checked by the callers.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,16 @@ def _widen(scale: float, too_small: Any) -> float:
     raise RuntimeError("OpenDP's privacy map rejects the noise scale")
 
 
+@lru_cache(maxsize=64)
+def _laplace_measurement(sensitivity: float, epsilon: float, kind: str) -> tuple[Any, float]:
+    """Return OpenDP's Laplace measurement on floats ("f64") or integers ("i64"), and its scale."""
+    dp = _opendp()
+    atoms = dp.atom_domain(T="f64", nan=False) if kind == "f64" else dp.atom_domain(T="i64")
+    space = dp.vector_domain(atoms), dp.l1_distance(T=kind)
+    scale = _widen(sensitivity / epsilon, lambda b: dp.m.make_laplace(*space, scale=b).map(sensitivity) > epsilon)
+    return dp.m.make_laplace(*space, scale=scale), scale
+
+
 def add_laplace(
     value: NDArray[np.float64], sensitivity: float, epsilon: float, rng: np.random.Generator | None
 ) -> tuple[NDArray[np.float64], float]:
@@ -82,10 +92,8 @@ def add_laplace(
     scale = sensitivity / epsilon
     if rng is not None:
         return value + rng.laplace(scale=scale, size=value.shape), scale
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float)
-    scale = _widen(scale, lambda b: dp.m.make_laplace(*space, scale=b).map(sensitivity) > epsilon)
-    return _entrywise(dp.m.make_laplace(*space, scale=scale), value), scale
+    measurement, scale = _laplace_measurement(sensitivity, epsilon, "f64")
+    return _entrywise(measurement, value), scale
 
 
 def add_gaussian(value: NDArray[np.float64], scale: float, rng: np.random.Generator | None) -> NDArray[np.float64]:
@@ -162,11 +170,8 @@ def add_laplace_to_sum(
     scale = steps / epsilon
     if rng is not None:
         return total.values + rng.laplace(scale=scale * total.unit, size=total.totals.shape), scale * total.unit
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    scale = _widen(scale, lambda b: dp.m.make_laplace(*space, scale=b).map(steps) > epsilon)
-    noisy = dp.m.make_laplace(*space, scale=scale)(total.totals.tolist())
-    return np.array(noisy, dtype=np.float64) * total.unit, scale * total.unit
+    measurement, scale = _laplace_measurement(steps, epsilon, "i64")
+    return np.array(measurement(total.totals.tolist()), dtype=np.float64) * total.unit, scale * total.unit
 
 
 def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator | None) -> NDArray[np.float64]:
@@ -210,6 +215,8 @@ def add_geometric(
 ) -> NDArray[np.int64]:
     """Add two-sided geometric noise, the Laplace mechanism's integer twin, to every count.
 
+    A sum that does not fit in 64 bits becomes the largest or smallest number that does.
+
     Parameters
     ----------
     counts : ndarray of int
@@ -237,12 +244,17 @@ def add_geometric(
     """
     if rng is not None:
         stop = -math.expm1(-epsilon / sensitivity)  # success probability 1 - e^(-ε/Δ) of each geometric
-        return counts + rng.geometric(stop, counts.shape) - rng.geometric(stop, counts.shape)
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-    scale = _widen(sensitivity / epsilon, lambda b: dp.m.make_laplace(*space, scale=b).map(sensitivity) > epsilon)
-    noisy = dp.m.make_laplace(*space, scale=scale)(counts.ravel().tolist())
-    return np.array(noisy, dtype=np.int64).reshape(counts.shape)
+        return _saturating_sum(counts, rng.geometric(stop, counts.shape) - rng.geometric(stop, counts.shape))
+    measurement, _ = _laplace_measurement(sensitivity, epsilon, "i64")
+    return np.array(measurement(counts.ravel().tolist()), dtype=np.int64).reshape(counts.shape)
+
+
+def _saturating_sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    limits = np.iinfo(np.int64)
+    with np.errstate(over="ignore"):
+        total = np.add(one, other)
+    wrapped = ((one ^ total) & (other ^ total)) < 0  # both have the sign that the sum has not
+    return np.where(wrapped, np.where(other > 0, limits.max, limits.min), total)
 
 
 def choose(utilities: NDArray[np.float64], sensitivity: float, epsilon: float, rng: np.random.Generator | None) -> int:
@@ -275,16 +287,23 @@ def choose(utilities: NDArray[np.float64], sensitivity: float, epsilon: float, r
     """
     scale = 2 * sensitivity / epsilon
     if rng is not None:
-        return int(np.argmax(utilities / scale + rng.gumbel(size=utilities.shape)))
+        with np.errstate(over="ignore"):  # a candidate that is hopelessly behind may lie at -inf
+            behind = (utilities - utilities.max()) / scale
+        return int(np.argmax(behind + rng.gumbel(size=utilities.shape)))
+    return int(_noisy_max(sensitivity, epsilon)(utilities.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _noisy_max(sensitivity: float, epsilon: float) -> Any:
+    """Return OpenDP's Gumbel report-noisy-max, which is the exponential mechanism, at scale 2Δ/ε."""
     dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
+    space = dp.vector_domain(dp.atom_domain(T="f64", nan=False)), dp.linf_distance(T="f64")
 
-    def noisy_max(b: float) -> Any:
-        return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=b)
+    def measurement(scale: float) -> Any:
+        return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
 
-    # The Gumbel maximum is the exponential mechanism, whose zCDP is (Δ/scale)²/2 = ε²/8.
-    scale = _widen(scale, lambda b: noisy_max(b).map(sensitivity) > epsilon**2 / 8)
-    return int(noisy_max(scale)(utilities.tolist()))
+    # OpenDP accounts for it in zCDP, where the exponential mechanism has ρ = ε²/8.
+    return measurement(_widen(2 * sensitivity / epsilon, lambda b: measurement(b).map(sensitivity) > epsilon**2 / 8))
 
 
 def flip(
@@ -332,5 +351,11 @@ def flip(
         truth = math.nextafter(truth, 0.0)
     else:
         raise RuntimeError("OpenDP's privacy map rejects the probability of a true answer")
+    if count == 2:  # all bits in one call; a bit flips with probability f/2, and 1 - truth is exact from 1/2 up
+        bit_domain = dp.bitvector_domain(max(1, categories.size))
+        flipper = dp.m.make_randomized_response_bitvec(bit_domain, dp.discrete_distance(), f=2 * (1 - truth))
+        packed = flipper(np.packbits(categories.ravel().astype(np.uint8)).tobytes())
+        bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=categories.size)
+        return bits.astype(np.int64).reshape(categories.shape)
     answer = responder(truth)
     return np.array([answer(code) for code in categories.ravel().tolist()], dtype=np.int64).reshape(categories.shape)

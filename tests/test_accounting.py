@@ -1,0 +1,219 @@
+"""Tests of dpbook.accounting against high-precision arithmetic, brute force and a second implementation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import mpmath  # type: ignore[import-untyped, unused-ignore]
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dpbook.accounting import (
+    advanced_composition,
+    gaussian_delta,
+    gaussian_rho,
+    group_privacy,
+    pure_composition_delta,
+    zcdp_epsilon,
+)
+
+
+def exact_gaussian_delta(epsilon: float, mu: float) -> mpmath.mpf:
+    """Return delta to sixty digits."""
+    with mpmath.workdps(60 + int(mu + epsilon)):
+        eps, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        return mpmath.ncdf(m / 2 - eps / m) - mpmath.exp(eps) * mpmath.ncdf(-m / 2 - eps / m)
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "size", "delta"), [(0.5, 4, 1e-6), (2.0, 10, 1e-12), (1e-3, 1000, 1e-9), (1, 1, 0.1)]
+)
+def test_group_privacy_is_the_geometric_series(epsilon: float, size: int, delta: float) -> None:
+    total, grown = group_privacy(epsilon, size, delta=delta)
+    assert total == size * epsilon
+    assert grown == pytest.approx(delta * math.fsum(math.exp(i * epsilon) for i in range(size)), rel=1e-10)
+
+
+def test_group_privacy_stays_right_where_the_series_overflows() -> None:
+    assert group_privacy(400.0, 3, delta=1e-305)[1] == 1.0
+    assert group_privacy(10.0, 10**9, delta=1e-300) == (1e10, 1.0)
+    assert group_privacy(1.0, 10**9) == (1e9, 0.0)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_group_privacy_holds_for_the_gaussian_mechanism(size: int) -> None:
+    """A group of k moves a Gaussian mechanism by k sensitivities, whose exact delta may not exceed the bound."""
+    for epsilon, mu in itertools.product([0.1, 0.5, 2.0], [0.1, 0.5, 1.5]):
+        total, delta = group_privacy(epsilon, size, delta=gaussian_delta(epsilon, mu))
+        assert gaussian_delta(total, size * mu) <= delta
+
+
+# Composition of pure mechanisms ---------------------------------------------------------------------------------------
+
+
+def brute_force_delta(epsilon: float, count: int, total: float) -> float:
+    """Sum max(0, P - e^total Q) over all 2^count answers of randomised response, none of the algebra used."""
+    truth, lie = math.exp(epsilon) / (1 + math.exp(epsilon)), 1 / (1 + math.exp(epsilon))
+    losses = []
+    for answers in itertools.product([0, 1], repeat=count):
+        p = math.prod(truth if bit else lie for bit in answers)
+        q = math.prod(lie if bit else truth for bit in answers)
+        losses.append(max(0.0, p - math.exp(total) * q))
+    return math.fsum(losses)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 10])
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0])
+def test_pure_composition_delta_is_what_enumeration_gives(epsilon: float, count: int) -> None:
+    for share in (0.0, 0.2, 0.5, 0.77, 0.99, 1.0, 1.3):
+        total = share * count * epsilon
+        expected = brute_force_delta(epsilon, count, total)
+        assert pure_composition_delta(epsilon, count, total) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.1, 50), (0.1, 400), (1.0, 20)])
+def test_pure_composition_delta_agrees_with_a_privacy_loss_distribution(epsilon: float, count: int) -> None:
+    """dp_accounting rounds losses up, so its delta is the larger one, by little."""
+    from dp_accounting.pld import common, privacy_loss_distribution  # type: ignore[import-untyped, unused-ignore]
+
+    one = privacy_loss_distribution.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon), 1e-4)
+    composed = one.self_compose(count)
+    for total in (0.3 * epsilon * math.sqrt(count), epsilon * math.sqrt(count), 3 * epsilon * math.sqrt(count)):
+        ours, theirs = pure_composition_delta(epsilon, count, total), composed.get_delta_for_epsilon(total)
+        assert ours == pytest.approx(theirs, rel=0.02)
+        assert ours <= theirs * (1 + 1e-6)
+
+
+def test_pure_composition_delta_survives_extremes() -> None:
+    assert pure_composition_delta(1e-3, 1_000_000, 1000.0) == 0.0
+    assert pure_composition_delta(1e3, 3, 2999.0) == pytest.approx(1 - math.exp(-1))
+    assert pure_composition_delta(1e3, 2, 1.0) == pytest.approx(1.0)
+    assert 0 < pure_composition_delta(1e-3, 1_000_000, 5.0) < 1
+
+
+@pytest.mark.parametrize("slack", [1e-12, 1e-6, 1e-2, 0.5])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.05, 0.5, 2.0, 10.0])
+def test_advanced_composition_never_promises_more_than_is_exactly_true(epsilon: float, slack: float) -> None:
+    for count in (1, 2, 10, 100, 3000):
+        total, delta = advanced_composition(epsilon, count, slack=slack)
+        assert pure_composition_delta(epsilon, count, total) <= delta
+        assert total <= count * epsilon
+
+
+def test_advanced_composition_falls_back_to_the_plain_sum_and_then_needs_no_slack() -> None:
+    assert advanced_composition(1.0, 3, slack=1e-6, delta=1e-9) == pytest.approx((3.0, 3e-9))
+    total, delta = advanced_composition(0.1, 1000, slack=1e-6, delta=1e-9)
+    assert total == pytest.approx(0.1 * math.sqrt(2000 * math.log(1e6)) + 100 * (math.e**0.1 - 1) / (math.e**0.1 + 1))
+    assert delta == pytest.approx(1e-6 + 1e-6)
+
+
+# The Gaussian profile -------------------------------------------------------------------------------------------------
+
+PROFILE = [*itertools.product([0.0, 1e-3, 0.1, 1.0, 5.0, 30.0, 1000.0], [1e-3, 0.05, 0.3, 1.0, 4.0, 45.0, 100.0])]
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), PROFILE)
+def test_gaussian_delta_is_the_exact_one_and_never_below_it(epsilon: float, mu: float) -> None:
+    exact = exact_gaussian_delta(epsilon, mu)
+    ours = gaussian_delta(epsilon, mu)
+    if exact > 1e-300:
+        assert ours >= exact
+        assert float(ours / exact - 1) < 1e-8
+    else:
+        assert ours <= 1e-290
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.0, 0.5), (0.5, 0.5), (1.0, 2.0), (3.0, 1.0)])
+def test_gaussian_delta_is_the_integral_it_stands_for(epsilon: float, mu: float) -> None:
+    """The hockey-stick divergence: the integral of max(0, p - e^eps q)."""
+
+    def excess(x: float) -> float:
+        return max(0.0, float(stats.norm.pdf(x, mu) - math.exp(epsilon) * stats.norm.pdf(x)))
+
+    start = epsilon / mu + mu / 2  # where p = e^eps q
+    area, _ = integrate.quad(excess, start, start + 12)
+    assert gaussian_delta(epsilon, mu) == pytest.approx(area, rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.1, 0.2), (1.0, 0.3), (1.0, 1.0), (8.0, 2.0)])
+def test_gaussian_delta_agrees_with_a_second_implementation(epsilon: float, mu: float) -> None:
+    from dp_accounting.pld import privacy_loss_mechanism  # type: ignore[import-untyped, unused-ignore]
+
+    theirs = privacy_loss_mechanism.GaussianPrivacyLoss(1 / mu).get_delta_for_epsilon(epsilon)
+    assert gaussian_delta(epsilon, mu) == pytest.approx(theirs, rel=1e-8)
+
+
+def test_gaussian_delta_underflows_to_zero_not_to_one() -> None:
+    assert gaussian_delta(1.0, 1e-160) == 0.0
+    assert gaussian_delta(1e100, 1e-200) == 0.0
+    assert gaussian_delta(0.0, 1e6) == 1.0
+
+
+# zCDP -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 10.0])
+def test_gaussian_rho_is_the_renyi_divergence_over_alpha(alpha: float) -> None:
+    mu = 0.7
+    moment, _ = integrate.quad(
+        lambda x: math.exp(alpha * stats.norm.logpdf(x, mu) + (1 - alpha) * stats.norm.logpdf(x)), -20, 30
+    )
+    assert gaussian_rho(mu) * alpha == pytest.approx(math.log(moment) / (alpha - 1), rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.3])
+@pytest.mark.parametrize("mu", [1e-3, 0.1, 1.0, 5.0, 45.0])
+def test_zcdp_epsilon_is_never_below_the_exact_gaussian_one(mu: float, delta: float) -> None:
+    epsilon = zcdp_epsilon(gaussian_rho(mu), delta)
+    assert exact_gaussian_delta(epsilon, mu) <= delta
+
+
+@pytest.mark.parametrize("rho", [1e-6, 1e-2, 0.5, 10.0, 1000.0])
+def test_zcdp_epsilon_is_the_minimum_over_orders_and_beats_the_plain_conversion(rho: float) -> None:
+    for delta in (1e-12, 1e-5, 0.1):
+        alpha = 1 + np.exp(np.linspace(-25, 25, 200_001))
+        bounds = alpha * rho - np.log(alpha * delta) / (alpha - 1) + np.log1p(-1 / alpha)
+        epsilon = zcdp_epsilon(rho, delta)
+        assert epsilon == pytest.approx(max(0.0, float(bounds.min())), rel=1e-6, abs=1e-9)
+        assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+
+def test_zcdp_epsilon_holds_for_randomised_response_too() -> None:
+    """Pure eps-DP implies rho = eps²/2, and the exact delta of randomised response must stay within."""
+    for epsilon, count in itertools.product([0.1, 0.5, 2.0], [1, 10, 200]):
+        total = zcdp_epsilon(count * epsilon**2 / 2, 1e-6)
+        assert pure_composition_delta(epsilon, count, total) <= 1e-6
+
+
+# Arguments ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: group_privacy(0, 2), "epsilon"),
+        (lambda: group_privacy(1, 0), "size"),
+        (lambda: group_privacy(1, 2.5), "size"),  # type: ignore[arg-type]
+        (lambda: group_privacy(1, 2, delta=-1e-9), "delta"),
+        (lambda: advanced_composition(math.nan, 2, slack=1e-6), "epsilon"),
+        (lambda: advanced_composition(1, 2, slack=0), "slack"),
+        (lambda: advanced_composition(1, 2, slack=1e-6, delta=1), "delta"),
+        (lambda: advanced_composition(1, True, slack=1e-6), "count"),
+        (lambda: pure_composition_delta(1, 2, -1), "total"),
+        (lambda: pure_composition_delta("1", 2, 1), "epsilon"),  # type: ignore[arg-type]
+        (lambda: gaussian_delta(-1, 1), "epsilon"),
+        (lambda: gaussian_delta(1, 0), "mu"),
+        (lambda: gaussian_rho(math.inf), "mu"),
+        (lambda: zcdp_epsilon(0, 1e-6), "rho"),
+        (lambda: zcdp_epsilon(1, 0), "delta"),
+    ],
+)
+def test_a_wrong_argument_is_named(call: Any, argument: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=f"^{argument} must"):
+        call()
