@@ -1,0 +1,549 @@
+"""How far one record can move a sum: exact sensitivities from public bounds.
+
+Chapter 1 explains sensitivity; the chapter on regression uses the moments. Every number here is for replace-one
+neighbours with n public, is never below the true sensitivity (rational arithmetic, or a search with a proved bound,
+rounded upwards), and depends on the bounds alone.
+
+The moments rest on one fact. Let M be the end of each side of the box that lies farthest from zero, and m the other
+end, signs flipped so that M > 0. Among all pairs of records, the change in *every* monomial at once is largest for
+pairs (M, t) with t in [m, M], and is then M^a - t^a >= 0. With P(t) the sum of all monomials released, the L1
+sensitivity is P(M) - min P(t), and the squared L2 sensitivity is the maximum of P(M²) - 2 P(M t) + P(t²).
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+
+from dpbook._validation import at_least, finite_array, integer, interval, positive
+
+__all__ = ["bounded_sum", "fourth_moments", "histogram", "rounded", "second_moments"]
+
+Box = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
+
+GAP = 2e-9  # of the squared L2 sensitivity: the search stops when its bound is this close to a pair it has found
+ROUNDING = 1e-11  # of the squared L2 sensitivity: far above what float64 can lose in the search
+SEARCHED = 12  # records with more coordinates get the closed bounds only
+WORK = 1e8  # multiplications the search may spend before it returns the bound that it has
+BATCH = 500_000  # nodes times monomials in one NumPy call
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a caller uses
+
+
+def histogram(tables: int = 1, *, norm: int = 1) -> float:
+    """Sensitivity of the counts in one or several contingency tables of the same records.
+
+    Replace-one neighbours, n public: in each table the replaced record leaves one cell and enters another.
+
+    Parameters
+    ----------
+    tables : int
+        Number of tables released together.
+    norm : {1, 2}
+        L1 (for Laplace and geometric noise) or L2 (for Gaussian noise).
+
+    Returns
+    -------
+    float
+        2 per table in L1, the square root of that in L2.
+
+    Examples
+    --------
+    >>> histogram(), histogram(tables=3), histogram(tables=2, norm=2)
+    (2.0, 6.0, 2.0)
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    changed = Fraction(2 * integer("tables", tables, least=1))
+    return _up(changed) if _norm(norm) == 1 else _root_up(changed)
+
+
+def bounded_sum(lower: ArrayLike, upper: ArrayLike, *, norm: int = 1) -> float:
+    """Sensitivity of a sum of records clipped to a box.
+
+    Replace-one neighbours, n public: each coordinate of the sum moves by at most its own width.
+
+    Parameters
+    ----------
+    lower, upper : float or sequence of float
+        The public bounds; a scalar beside a sequence holds for every coordinate.
+    norm : {1, 2}
+        L1 (for Laplace noise) or L2 (for Gaussian noise) of the vector of widths.
+
+    Returns
+    -------
+    float
+        The width for scalar bounds, else the norm of the widths.
+
+    Examples
+    --------
+    >>> bounded_sum(0, 24)
+    24.0
+    >>> bounded_sum([0, -1], [3, 3]), bounded_sum([0, -1], [3, 3], norm=2)
+    (7.0, 5.0)
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    widths = [high - low for low, high in zip(*_bounds(lower, upper), strict=True)]
+    return _up(sum(widths, Fraction())) if _norm(norm) == 1 else _root_up(sum((w * w for w in widths), Fraction()))
+
+
+def second_moments(lower: ArrayLike, upper: ArrayLike, *, intercept: bool, norm: int = 1) -> float:
+    """Exact sensitivity of the second moments of records in a box, released together.
+
+    Replace-one neighbours, n public. A record u holds all covariates and the response. The statistics are the sums
+    over records of u_i u_j for i <= j and, with an intercept, of u_i; n itself is public and carries no noise.
+
+    Parameters
+    ----------
+    lower, upper : float or sequence of float
+        The public bounds of each coordinate; a scalar beside a sequence holds for every coordinate, two scalars
+        describe a record of one number.
+    intercept : bool
+        Whether the first moments are released as well.
+    norm : {1, 2}
+        L1 (for Laplace noise) or L2 (for Gaussian noise).
+
+    Returns
+    -------
+    float
+        In L1 the exact value, rounded up to a float. In L2 the exact value, likewise, where no coordinate changes
+        sign in the box, and on [-1, 1]^p (without an intercept on any [-c, c]^p); for other boxes of at most four
+        coordinates the value to a relative 1e-9, from above (1e-7 where the maximum is nearly flat); for
+        more coordinates an upper bound, as close as a few seconds of search bring it.
+
+    Notes
+    -----
+    L1: with a common level s, the record t_i = clip(s, m_i, M_i) minimises the convex P of the module's docstring;
+    s is the root of the increasing function iota + s + sum_i clip(s, m_i, M_i), iota = 1 with an intercept, else 0.
+
+    Examples
+    --------
+    >>> second_moments([0, 0], [1, 1], intercept=True)
+    5.0
+    >>> print(f"{second_moments([-1, -1], [1, 1], intercept=True):.4f}")
+    5.3333
+    >>> second_moments([1, 1], [2, 2], intercept=True), second_moments([1, 1], [2, 2], intercept=False)
+    (11.0, 9.0)
+    >>> print(f"{second_moments([-1, -1], [1, 1], intercept=True, norm=2):.4f}")
+    2.8284
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    box = _folded(lower, upper)
+    moments = _Moments(len(box[0]), (1, 2) if _flag("intercept", intercept) else (2,))
+    return _l1(moments, box) if _norm(norm) == 1 else _l2(moments, box)
+
+
+def fourth_moments(
+    lower: ArrayLike, upper: ArrayLike, *, intercept: bool = True, response: bool = True, norm: int = 1
+) -> float:
+    """Sensitivity of the second moments of records and the fourth moments of their covariates, released together.
+
+    Replace-one neighbours, n public. A record holds the covariates x and, last, the response y. The statistics are
+    those of :func:`second_moments` for (x, y) and the unique monomials of x that these lack: of degree three and
+    four with an intercept (the fourth moments of (1, x)), of degree four without.
+
+    Parameters
+    ----------
+    lower, upper : float or sequence of float
+        The public bounds of each coordinate, those of the response last; a scalar beside a sequence holds for every
+        coordinate.
+    intercept : bool
+        Whether the regression has an intercept.
+    response : bool
+        False for the fourth moments alone: the record holds covariates only, and the statistics are its monomials
+        of degree one to four (without an intercept, of degree four).
+    norm : {1, 2}
+        L1 (for Laplace noise) or L2 (for Gaussian noise).
+
+    Returns
+    -------
+    float
+        In L1 the value to a relative 1e-9 or better, from above, for any number of covariates: a convex programme.
+        In L2 exact where no coordinate changes sign in the box; to a relative 1e-9 from above for records of at most
+        four coordinates (1e-7 where the maximum is nearly flat); for more coordinates an upper bound.
+
+    Examples
+    --------
+    >>> print(f"{fourth_moments([-1, -1], [1, 1]):.6f}")
+    7.375000
+    >>> fourth_moments(1, 2, response=False)
+    26.0
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    box = _folded(lower, upper)
+    size, with_intercept = len(box[0]), _flag("intercept", intercept)
+    if not _flag("response", response):
+        moments = _Moments(size, (1, 2, 3, 4) if with_intercept else (4,))
+    elif size < 2:
+        raise ValueError("lower and upper must hold bounds of at least one covariate and, last, the response")
+    else:
+        moments = _Moments(size, (1, 2), (3, 4)) if with_intercept else _Moments(size, (2,), (4,))
+    return _l1(moments, box) if _norm(norm) == 1 else _l2(moments, box)
+
+
+def rounded(sensitivity: float, statistics: int, unit: float, norm: int = 1) -> float:
+    """Sensitivity of a sum after each record's statistics were rounded to multiples of ``unit``.
+
+    Replace-one neighbours, n public. Rounding moves each of the two records' values by at most half a unit, so that
+    the difference between them grows by at most one unit per statistic.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Sensitivity of the sum before rounding.
+    statistics : int
+        How many statistics each record contributes.
+    unit : float
+        Step of the grid.
+    norm : {1, 2}
+        The norm of ``sensitivity``.
+
+    Returns
+    -------
+    float
+        The sensitivity plus ``statistics * unit`` in L1, plus ``sqrt(statistics) * unit`` in L2. The slack is
+        stretched by 2**-18 for products that float64 has rounded before they meet the grid; that is enough for up to
+        four factors and for values of at most 2**32 units, as :mod:`dpbook.records` makes them.
+
+    Examples
+    --------
+    >>> print(f"{rounded(2.0, 3, 0.25):.4f}", f"{rounded(2.0, 4, 0.25, norm=2):.4f}")
+    2.7500 2.5000
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    exact = Fraction(at_least("sensitivity", sensitivity, 0))
+    count = integer("statistics", statistics, least=1)
+    step = Fraction(positive("unit", unit)) * (1 + Fraction(1, 2**18))
+    return _up(exact + step * (count if _norm(norm) == 1 else Fraction(_root_up(Fraction(count)))))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Arguments and rounding upwards
+
+
+def _norm(norm: int) -> int:
+    if integer("norm", norm) not in (1, 2):
+        raise ValueError(f"norm must be 1 or 2, got {norm}")
+    return int(norm)
+
+
+def _flag(name: str, value: bool) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _bounds(lower: ArrayLike, upper: ArrayLike) -> Box:
+    """Return the ends of each side of the box as exact rational numbers."""
+    lows, highs = finite_array("lower", lower), finite_array("upper", upper)
+    if max(lows.ndim, highs.ndim) > 1 or (lows.ndim == highs.ndim == 1 and lows.shape != highs.shape):
+        raise ValueError(
+            f"lower and upper must be numbers or sequences of one length, got shapes {lows.shape} and {highs.shape}"
+        )
+    lows, highs = np.broadcast_arrays(np.atleast_1d(lows), np.atleast_1d(highs))
+    if lows.size == 0:
+        raise ValueError("lower and upper must hold at least one bound, got none")
+    sides = [
+        interval(f"(lower[{i}], upper[{i}])", side)
+        for i, side in enumerate(zip(lows.tolist(), highs.tolist(), strict=True))
+    ]
+    return tuple(Fraction(low) for low, _ in sides), tuple(Fraction(high) for _, high in sides)
+
+
+def _folded(lower: ArrayLike, upper: ArrayLike) -> Box:
+    """Return the ends (m, M) of each side, flipped so that M is positive and at least as far from zero as m."""
+    sides = list(zip(*_bounds(lower, upper), strict=True))
+    near, far = zip(*((low, high) if abs(low) <= abs(high) else (-high, -low) for low, high in sides), strict=True)
+    if not (min(far) >= 1e-25 and max(far) <= 1e25):  # so that eighth powers, which L2 needs, are ordinary floats
+        raise ValueError(
+            "lower and upper must reach between 1e-25 and 1e25 in magnitude on every side: rescale the data"
+        )
+    return near, far
+
+
+def _up(exact: Fraction) -> float:
+    """Return the least float at or above ``exact``."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        raise ValueError("the sensitivity exceeds the largest float: lower and upper are too far apart") from None
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _root_up(square: Fraction) -> float:
+    """Return a float at or just above the square root of ``square``; the root itself where that is a float."""
+    root = math.sqrt(_up(square))
+    below = math.nextafter(root, 0.0)
+    root = below if Fraction(below) ** 2 >= square else root
+    return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The sum P of all released monomials
+
+
+def _complete(values: Any, degree: int) -> list[Any]:
+    """Return the complete homogeneous polynomials h_0 … h_degree: h_k is the sum of all monomials of degree k."""
+    sums: list[Any] = [1] + [0] * degree
+    for value in values:
+        for k in range(1, degree + 1):
+            sums[k] = sums[k] + value * sums[k - 1]
+    return sums
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The monomials of a record that are released, and P, their sum.
+
+    All monomials whose degree is in ``degrees``, and those of the covariates (every coordinate but the last) whose
+    degree is in ``higher``. Values may be floats, rationals, or columns of an array. P is convex for every choice
+    made in this module: h_k(x) = E[Z^k]/k! with Z = sum_i x_i E_i and independent standard exponential E_i, and
+    z + z²/2 + z³/6 + z⁴/24 has second derivative 1 + z + z²/2 >= 1/2.
+    """
+
+    size: int
+    degrees: tuple[int, ...]
+    higher: tuple[int, ...] = ()
+
+    def _parts(self) -> list[tuple[int, tuple[int, ...]]]:
+        return [(self.size, self.degrees), (self.size - 1, self.higher)][: 2 if self.higher else 1]
+
+    def total(self, values: Any) -> Any:
+        """Return P(values)."""
+        parts = [(_complete(values[:count], max(degrees)), degrees) for count, degrees in self._parts()]
+        return sum(sums[k] for sums, degrees in parts for k in degrees)
+
+    def gradient(self, values: Any) -> list[Any]:
+        """Return the partial derivatives of P: that of h_k in x_i is the sum over j < k of x_i^j h_(k-1-j)."""
+        slopes: list[Any] = [0] * self.size
+        for count, degrees in self._parts():
+            sums = _complete(values[:count], max(degrees))
+            for i, value in enumerate(values[:count]):
+                slopes[i] = slopes[i] + sum(value**j * sums[k - 1 - j] for k in degrees for j in range(k))
+        return slopes
+
+    def remainder(self, values: Any, steps: Any) -> Any:
+        """Return P(values + steps) - P(values) - gradient · steps, term by term: no cancellation for values >= 0."""
+        beyond: Any = 0
+        for count, degrees in self._parts():
+            table: list[list[Any]] = [[1], *([0] * (k + 1) for k in range(1, max(degrees) + 1))]
+            for value, step in zip(values[:count], steps[:count], strict=True):
+                for k in range(1, len(table)):  # table[k][j] is the coefficient of e^j in h_k(values + e steps)
+                    for j in range(k):
+                        table[k][j] = table[k][j] + value * table[k - 1][j]
+                        table[k][j + 1] = table[k][j + 1] + step * table[k - 1][j]
+            beyond = beyond + sum(sum(table[k][2:]) for k in degrees)
+        return beyond
+
+    def curvature(self) -> NDArray[np.float64]:
+        """Return a diagonal matrix below the Hessian of P everywhere (h_2 alone has Hessian I + 11')."""
+        if 3 in self.degrees or 3 in self.higher:  # E[E E' (1 + Z + Z²/2)] >= (I + 11')/2; the response uses up 11'/2
+            return np.where(np.arange(self.size) < self.size - bool(self.higher), 0.5, 0.0)
+        return np.full(self.size, 1.0 if 2 in self.degrees else 0.0)
+
+    def exponents(self) -> NDArray[np.int64]:
+        """Return one row of exponents for each monomial."""
+        rows = [
+            np.bincount(chosen, minlength=self.size)
+            for count, degrees in self._parts()
+            for k in degrees
+            for chosen in itertools.combinations_with_replacement(range(count), k)
+        ]
+        return np.array(rows, dtype=np.int64)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# L1: a convex programme
+
+
+def _l1(moments: _Moments, box: Box) -> float:
+    """Return P(M) - min P(t), rounded up."""
+    if moments.degrees[-1] == 2 and not moments.higher:
+        return _up(moments.total(box[1]) - moments.total(_level_record(box, int(1 in moments.degrees))))
+    return _up(moments.total(box[1]) - _least_total(moments, box))
+
+
+def _level_record(box: Box, iota: int) -> tuple[Fraction, ...]:
+    """Return the t in [m, M] that minimises iota Σ t_i + Σ_{i<=j} t_i t_j, exactly.
+
+    Where t_i is inside its side, iota + t_i + Σ t = 0: the free coordinates share one level s, the root of the
+    increasing, piecewise linear iota + s + Σ clip(s, m_i, M_i).
+    """
+
+    def excess(level: Fraction) -> Fraction:
+        return iota + level + sum(min(max(level, low), high) for low, high in zip(*box, strict=True))
+
+    corners = sorted(set(box[0] + box[1]))
+    start = corners[max(bisect.bisect_right(corners, Fraction(0), key=excess) - 1, 0)]
+    free = sum(low <= start < high for low, high in zip(*box, strict=True)) if excess(start) <= 0 else 0
+    level = start - excess(start) / (1 + free)
+    return tuple(min(max(level, low), high) for low, high in zip(*box, strict=True))
+
+
+def _least_total(moments: _Moments, box: Box) -> Fraction:
+    """Return a lower bound of P on the box: the tangent at a numerical minimum, in exact arithmetic.
+
+    A convex function lies above its tangents, and a linear function is least at a corner.
+    """
+    near, far = (np.array([float(end) for end in ends]) for ends in box)
+    size = moments.total(far)
+
+    def scaled(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        values = far * point
+        return moments.total(values) / size, far * np.array(moments.gradient(values)) / size
+
+    start = np.maximum(near / far, 0.0)
+    options = {"ftol": 0.0, "gtol": 1e-15, "maxiter": 300, "maxcor": 30}
+    found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=[(s, 1.0) for s in near / far], options=options)
+    point = [min(max(Fraction(x), low), high) for x, low, high in zip((far * found.x).tolist(), *box, strict=True)]
+    slack = sum(
+        min(slope * (low - x), slope * (high - x))
+        for slope, x, low, high in zip(moments.gradient(point), point, *box, strict=True)
+    )
+    return Fraction(moments.total(point) + slack)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# L2: closed forms where there are any, else branch and bound
+
+
+def _l2(moments: _Moments, box: Box) -> float:
+    """Return the root of the maximum of G(t) = P(M²) - 2 P(M t) + P(t²), or of an upper bound, rounded up."""
+    near, far = box
+    iota = int(1 in moments.degrees)
+    second_only = max(moments.degrees + moments.higher) == 2
+    if min(near) >= 0:  # every monomial falls as t does
+        return _root_up(_squared_distance(moments, far, near))
+    if second_only and len(set(far)) == 1 and all(low == -far[0] for low in near) and (far[0] == 1 or not iota):
+        # On the cube the q = p + iota coordinates of (1, u) reach q² when q is even, q² - 1 when it is odd.
+        q = moments.size + iota
+        return _root_up(far[0] ** 4 * (q * q - (q % 2 if q > 1 else 0)))
+    bounds = [_sum_of_ranges(moments, box), _convex_bound(moments, box)]
+    if second_only:
+        bounds.append(Fraction(iota + sum(end * end for end in far)) ** 2)  # |z|⁴, z = (1, M)
+    if moments.size <= SEARCHED:
+        bounds.append(Fraction(_search(moments, box)))
+    return _root_up(min(bounds))
+
+
+def _squared_distance(moments: _Moments, far: Sequence[Fraction], record: Sequence[Fraction]) -> Fraction:
+    """Return G(t), the squared L2 distance between the statistics of the records M and t."""
+    pairs = list(zip(far, record, strict=True))
+    squares, products, others = [a * a for a, _ in pairs], [a * b for a, b in pairs], [b * b for _, b in pairs]
+    return Fraction(moments.total(squares) - 2 * moments.total(products) + moments.total(others))
+
+
+def _sum_of_ranges(moments: _Moments, box: Box) -> Fraction:
+    """Bound G by the squared range of each monomial, summed."""
+    near, far = (np.array([float(end) for end in ends]) for ends in box)
+    powers = moments.exponents()
+    # Factors lie in [low, high] with |low| <= high, so a product that can be negative is least with one factor low.
+    ratio = np.min(near**powers / far**powers, axis=1)
+    one_signed = _changes(powers, far, (far - np.maximum(near, 0.0))[np.newaxis])[0]
+    ranges = np.where(ratio < 0, np.prod(far**powers, axis=1) * (1 - ratio), one_signed)
+    return Fraction(float(np.sum(ranges**2))) * (1 + Fraction(ROUNDING))
+
+
+def _convex_bound(moments: _Moments, box: Box) -> Fraction:
+    """Bound G by 2 (P(M²) - min P(M t)), since P(t²) <= P(M²)."""
+    near, far = box
+    squares = tuple(end * end for end in far)
+    products = tuple(low * high for low, high in zip(near, far, strict=True))
+    return Fraction(2 * (moments.total(squares) - _least_total(moments, (products, squares))))
+
+
+@lru_cache(maxsize=256)
+def _search(moments: _Moments, box: Box) -> float:
+    """Bound the maximum of G on the box by branch and bound over the step M - t, best nodes first."""
+    near, far = (np.array([float(end) for end in ends]) for ends in box)
+    powers = moments.exponents()
+    centre = radius = ((far - near) / 2)[np.newaxis]
+    bound, split, found = _node_bounds(moments, powers, far, centre, radius)
+    budget, batch = WORK / powers.size / moments.size, max(1, min(1024, BATCH // len(powers)))
+    while bound.max(initial=0.0) > (1 + GAP) * found and budget > 0:
+        best = np.argsort(-bound)[:batch]
+        rest = np.setdiff1d(np.arange(len(bound)), best)
+        half = radius[best]
+        half[np.arange(len(best)), split[best]] /= 2
+        move = np.where(np.arange(moments.size) == split[best, np.newaxis], half, 0.0)
+        centres, halves = np.concatenate([centre[best] - move, centre[best] + move]), np.concatenate([half, half])
+        bounds, splits, reached = _node_bounds(moments, powers, far, centres, halves)
+        budget -= len(centres)
+        found = max(found, reached)
+        centre, radius = np.concatenate([centre[rest], centres]), np.concatenate([radius[rest], halves])
+        bound, split = np.concatenate([bound[rest], bounds]), np.concatenate([split[rest], splits])
+        kept = bound > (1 + GAP) * found
+        centre, radius, bound, split = centre[kept], radius[kept], bound[kept], split[kept]
+    return max(float(bound.max(initial=0.0)), (1 + GAP) * found) * (1 + ROUNDING)
+
+
+def _node_bounds(
+    moments: _Moments,
+    powers: NDArray[np.int64],
+    far: NDArray[np.float64],
+    centre: NDArray[np.float64],
+    radius: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:
+    """Bound G on each node |step - centre| <= radius; name the side to split; return the largest G seen.
+
+    With c the record at the centre and d the way from it, convexity gives -2 P(M t) <= its tangent - Σ k_i M_i² d_i²
+    (k the curvature), and t² = c² + 2 c d + d² gives P(t²) <= its tangent + Σ P_i(c²) d_i² + remainder.
+    """
+    record, changes = far - centre, _changes(powers, far, centre)
+    value, slope = np.sum(changes**2, axis=1), _slope(powers, record, changes)
+    corner = np.sum(_changes(powers, far, centre + np.sign(slope) * radius) ** 2, axis=1)
+    square, spread = record**2, 2 * np.abs(record) * radius + radius**2
+    tangent, beyond = _columns(moments.gradient(square.T)), _columns(moments.gradient((square + spread).T))
+    steep, bend = np.abs(slope), tangent - moments.curvature() * far**2
+    # The largest of steep d + bend d² over 0 <= d <= radius: at the end, or at the top of a parabola that bends down.
+    inside = (bend < 0) & (steep < -2 * bend * radius)
+    rise = np.where(inside, steep**2 / np.where(inside, -4 * bend, 1.0), (steep + bend * radius) * radius)
+    bound = value + rise.sum(axis=1) + moments.remainder(square.T, spread.T)
+    split = np.argmax(tangent * radius**2 + (beyond - tangent) * spread, axis=1)
+    return bound, split, float(max(value.max(), corner.max()))
+
+
+def _columns(values: Sequence[Any]) -> NDArray[np.float64]:
+    return np.stack(np.broadcast_arrays(*values), axis=1)
+
+
+def _changes(powers: NDArray[np.int64], far: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return M^a - t^a for the records t = M - step, a row each, without the cancellation of that difference."""
+    record, degree = far - step, np.arange(powers.max() + 1)
+    ends, values = far[:, np.newaxis] ** degree, record[..., np.newaxis] ** degree
+    drops = np.zeros_like(values)  # M^e - t^e = M^(e-1) (M - t) + t (M^(e-1) - t^(e-1))
+    for e in degree[1:]:
+        drops[..., e] = ends[:, e - 1] * step + record * drops[..., e - 1]
+    changes, before = np.zeros((len(step), len(powers))), np.ones(len(powers))
+    for i, e in enumerate(powers.T):  # the same rule, from one coordinate to the next
+        changes, before = before * drops[:, i, e] + values[:, i, e] * changes, before * ends[i, e]
+    return changes
+
+
+def _slope(powers: NDArray[np.int64], record: NDArray[np.float64], changes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the gradient of G in the step, 2 Σ (M^a - t^a) times the derivative of t^a."""
+    degree = np.arange(powers.max() + 1)
+    values = record[..., np.newaxis] ** degree
+    slopes = np.concatenate([np.zeros_like(values[..., :1]), degree[1:] * values[..., :-1]], axis=-1)
+    factors = [values[:, i, e] for i, e in enumerate(powers.T)]
+    gradient = [
+        2 * np.sum(changes * slopes[:, i, e] * math.prod(factors[:i] + factors[i + 1 :]), axis=1)
+        for i, e in enumerate(powers.T)
+    ]
+    return np.stack(gradient, axis=1)
