@@ -5,6 +5,7 @@ No function here takes data, except :func:`infer_nonprivate`, whose name says wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -14,7 +15,7 @@ from scipy import special
 
 from dpbook._validation import analyst_generator, integer, one_of
 from dpbook.expfam.families import Beta, Binomial
-from dpbook.expfam.one_parameter import BetaMixture, GridDensity
+from dpbook.expfam.one_parameter import BetaMixture, GridDensity, _BetaTimesLikelihood
 from dpbook.expfam.releases import _count_ones, _require_binomial
 from dpbook.posterior import Posterior
 from dpbook.release import Release
@@ -63,11 +64,7 @@ def posterior_density(release: Release, prior: Beta, *, method: str = "exact") -
     if method == "naive":
         after = prior.updated(float(np.clip(noisy, 0, release.n)), release.n)
         return BetaMixture([1.0], [after.alpha], [after.beta])
-    counts = np.arange(release.n + 1)
-    scale = release.scale["sum"]
-    residual = np.abs(noisy - counts) / scale
-    log_noise = -residual if release.mechanism == "laplace" else -0.5 * residual**2
-    log_weights = _log_beta_binomial(counts, release.n, prior) + log_noise
+    counts, log_weights = _log_weights(noisy, release, prior)
     weights = np.exp(log_weights - log_weights.max())
     return BetaMixture(weights, prior.alpha + counts, prior.beta + release.n - counts)
 
@@ -217,6 +214,33 @@ def _check(release: Any, prior: Any, method: str) -> None:
     one_of("method", method, _METHODS)
 
 
+def _log_weights(noisy: float, release: Release, prior: Beta) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the counts whose weight is not negligible, and the logarithms of their weights, up to a constant."""
+    n, scale, gaussian = release.n, release.scale["sum"], release.mechanism == "gaussian"
+    # Distances are taken from the possible value nearest to y, which changes the weights by a constant factor only:
+    # |y-s| = |y-c| + |c-s| for every count s, and likewise for squares. A far y then costs no precision.
+    nearest = min(max(noisy, 0.0), float(n))
+    pull = abs(noisy - nearest) / scale
+    extremes = _log_beta_binomial(_turning_points(n, prior), n, prior)
+    drop = float(np.ptp(extremes)) + 45.0  # e^-45 is below double precision
+    reach = 1 + scale * (math.sqrt(2 * drop) if gaussian else drop)
+    counts = np.arange(math.floor(max(nearest - reach, 0.0)), math.ceil(min(nearest + reach, float(n))) + 1)
+    distance = np.abs(nearest - counts) / scale
+    log_noise = -(0.5 * distance + pull) * distance if gaussian else -distance
+    return counts, _log_beta_binomial(counts, n, prior) + log_noise
+
+
+def _turning_points(n: int, prior: Beta) -> NDArray[np.int64]:
+    """Return counts among which are those of the largest and the smallest prior predictive probability.
+
+    The ratio of successive probabilities, (n-s)(alpha+s) / ((s+1)(beta+n-s-1)), passes 1 at most once.
+    """
+    bend = prior.alpha + prior.beta - 2
+    at = (n * (prior.alpha - 1) - (prior.beta - 1)) / bend if bend else 0.0
+    middle = math.floor(min(max(at, 0.0), float(n)))
+    return np.unique(np.clip([0, middle, middle + 1, n], 0, n))
+
+
 def _log_beta_binomial(counts: NDArray[np.int64], n: int, prior: Beta) -> NDArray[np.float64]:
     """Log prior predictive of the count, up to a constant: log C(n,s) + log B(alpha+s, beta+n-s)."""
     return np.asarray(
@@ -233,9 +257,8 @@ def _after_randomized_response(release: Release, prior: Beta, method: str) -> Be
         return BetaMixture([1.0], [after.alpha], [after.beta])
     truth = float(release.settings["truth"])
 
-    def log_density(theta: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_likelihood(theta: NDArray[np.float64]) -> NDArray[np.float64]:
         yes = (1 - truth) + (2 * truth - 1) * theta
-        log_prior = special.xlogy(prior.alpha - 1, theta) + special.xlog1py(prior.beta - 1, -theta)
-        return np.asarray(log_prior + special.xlogy(reports, yes) + special.xlog1py(n - reports, -yes))
+        return np.asarray(special.xlogy(reports, yes) + special.xlog1py(n - reports, -yes))
 
-    return GridDensity(log_density, (0.0, 1.0))
+    return _BetaTimesLikelihood(prior.alpha, prior.beta, log_likelihood)

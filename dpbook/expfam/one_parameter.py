@@ -6,12 +6,13 @@ Both offer ``pdf``, ``cdf``, ``mean``, ``sd``, ``quantile`` and ``draw``, so tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dpbook._validation import analyst_generator, finite_array, integer, interval
 
@@ -51,13 +52,28 @@ class BetaMixture:
             raise ValueError("weights must be one-dimensional, non-negative and not all 0")
         if (alpha <= 0).any() or (beta <= 0).any():
             raise ValueError("alpha and beta must be greater than 0")
-        keep = weights > weights.max() * 1e-18
+        weights = weights / weights.max()
+        keep = np.flatnonzero(weights > 1e-18)
+        keep = keep[np.argsort(alpha[keep] / (alpha[keep] + beta[keep]), kind="stable")]  # by mean, for _near
         object.__setattr__(self, "weights", weights[keep] / weights[keep].sum())
         object.__setattr__(self, "alpha", alpha[keep])
         object.__setattr__(self, "beta", beta[keep])
 
     def _parts(self) -> tuple[Array, Array, Array]:
         return np.asarray(self.weights), np.asarray(self.alpha), np.asarray(self.beta)
+
+    def _near(self, theta: Array, log_tail: float) -> Iterator[slice]:
+        """Yield, for each point, the components that put more than e^log_tail of their mass beyond it.
+
+        A Beta is sub-Gaussian with variance proxy 1 / (4 (alpha + beta + 1)) (Marchal and Arbel 2017): it strays by
+        more than d from its mean with probability at most exp(-2 d² (alpha + beta + 1)) on either side. So a million
+        components cost no more memory or time than the thousands that matter at a point.
+        """
+        _, alpha, beta = self._parts()
+        means = alpha / (alpha + beta)
+        reach = math.sqrt(-log_tail / (2 * (alpha + beta + 1).min()))
+        first, last = np.searchsorted(means, theta - reach), np.searchsorted(means, theta + reach, side="right")
+        return map(slice, first.tolist(), last.tolist())
 
     @property
     def mean(self) -> float:
@@ -95,7 +111,15 @@ class BetaMixture:
         Explained in :doc:`/book/background/after-a-release`.
         """
         weights, alpha, beta = self._parts()
-        return np.asarray(stats.beta.pdf(np.asarray(theta)[..., None], alpha, beta) @ weights)
+        points = np.asarray(theta, dtype=float)
+        inside = np.clip(points, 0.0, 1.0).ravel()
+        log_scale = np.log(weights) - special.betaln(alpha, beta)
+        near = self._near(inside, -800.0)  # beyond it a density is below the smallest double
+        heights = [
+            np.exp(special.xlogy(alpha[i] - 1, at) + special.xlog1py(beta[i] - 1, -at) + log_scale[i]).sum()
+            for at, i in zip(inside, near, strict=True)
+        ]
+        return np.where((points < 0) | (points > 1), 0.0, np.reshape(heights, points.shape))
 
     def cdf(self, theta: ArrayLike) -> Array:
         """Return the probability of at most ``theta``.
@@ -119,7 +143,14 @@ class BetaMixture:
         Explained in :doc:`/book/background/after-a-release`.
         """
         weights, alpha, beta = self._parts()
-        return np.asarray(special.betainc(alpha, beta, np.asarray(theta, dtype=float)[..., None]) @ weights)
+        points = np.clip(np.asarray(theta, dtype=float), 0.0, 1.0)
+        below = np.concatenate([[0.0], np.cumsum(weights)])  # components that lie below the point altogether
+        near = self._near(points.ravel(), -45.0)
+        shares = [
+            below[i.start] + special.betainc(alpha[i], beta[i], at) @ weights[i]
+            for at, i in zip(points.ravel(), near, strict=True)
+        ]
+        return np.minimum(np.reshape(shares, points.shape), 1.0)
 
     def quantile(self, q: float) -> float:
         """Return the point below which a share ``q`` of the probability lies.
@@ -143,7 +174,14 @@ class BetaMixture:
         Explained in :doc:`/book/background/after-a-release`.
         """
         _share("q", q)
-        return float(optimize.brentq(lambda t: float(self.cdf(t)) - q, 0.0, 1.0, xtol=1e-14))
+        low, high = -708.0, 36.7  # the logits of the smallest normal double and of the largest below 1
+        if self.cdf(special.expit(low)) >= q:
+            return 0.0
+        if self.cdf(special.expit(high)) <= q:
+            return 1.0
+        # On the logit scale, so that a quantile next to 0 is found to as many digits as any other.
+        logit = optimize.brentq(lambda u: float(self.cdf(special.expit(u))) - q, low, high, xtol=1e-12, rtol=1e-14)
+        return float(special.expit(logit))
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> Array:
         """Return independent draws.
@@ -206,7 +244,8 @@ class GridDensity:
         points = integer("points", points, least=100)
         self._log_density = log_density
         self._grid = _refined(log_density, low, high, points)
-        self._nodes, log_mass = _node_masses(log_density, self._grid)
+        nodes, log_mass = _node_masses(log_density, self._grid)
+        self._values = self._from_grid(nodes)
         self._log_total = float(special.logsumexp(log_mass))
         self._mass = np.exp(log_mass - self._log_total)
         self._cdf = np.concatenate([[0.0], np.cumsum(self._mass.sum(axis=1))])
@@ -215,12 +254,12 @@ class GridDensity:
     @property
     def mean(self) -> float:
         """The density's mean."""
-        return float(np.sum(self._mass * self._nodes))
+        return float(np.sum(self._mass * self._values))
 
     @property
     def sd(self) -> float:
         """The density's standard deviation."""
-        return float(np.sqrt(np.sum(self._mass * (self._nodes - self.mean) ** 2)))
+        return float(np.sqrt(np.sum(self._mass * (self._values - self.mean) ** 2)))
 
     def pdf(self, theta: ArrayLike) -> Array:
         """Return the density at ``theta``, 0 outside the support.
@@ -246,7 +285,7 @@ class GridDensity:
         """
         points = np.asarray(theta, dtype=float)
         inside = (points >= self._grid[0]) & (points <= self._grid[-1])
-        height = np.exp(self._log_density(np.where(inside, points, self._nodes[0, 0])) - self._log_total)
+        height = np.exp(self._log_density(np.where(inside, points, self._values[0, 0])) - self._log_total)
         return np.where(inside, height, 0.0)
 
     def cdf(self, theta: ArrayLike) -> Array:
@@ -271,7 +310,7 @@ class GridDensity:
 
         Explained in :doc:`/book/background/after-a-release`.
         """
-        return np.asarray(np.interp(np.asarray(theta, dtype=float), self._grid, self._cdf))
+        return np.asarray(np.interp(self._to_grid(np.asarray(theta, dtype=float)), self._grid, self._cdf))
 
     def quantile(self, q: float) -> float:
         """Return the point below which a share ``q`` of the probability lies.
@@ -295,7 +334,7 @@ class GridDensity:
 
         Explained in :doc:`/book/background/after-a-release`.
         """
-        return float(np.interp(_share("q", q), self._cdf, self._grid))
+        return float(self._from_grid(np.interp(_share("q", q), self._cdf, self._grid)))
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> Array:
         """Return independent draws, by the inverse of the piecewise linear cdf.
@@ -322,7 +361,48 @@ class GridDensity:
         Explained in :doc:`/book/background/after-a-release`.
         """
         count, rng = integer("count", count, least=1), analyst_generator(rng)
-        return np.asarray(np.interp(rng.random(count), self._cdf, self._grid))
+        return self._from_grid(np.interp(rng.random(count), self._cdf, self._grid))
+
+    # The grid may be laid on another coordinate than the parameter; here it is the parameter itself.
+
+    def _to_grid(self, theta: Array) -> Array:
+        return theta
+
+    def _from_grid(self, points: ArrayLike) -> Array:
+        return np.asarray(points, dtype=float)
+
+
+class _BetaTimesLikelihood(GridDensity):
+    """The density theta^(alpha-1) (1-theta)^(beta-1) L(theta) on [0, 1], with L bounded, however small alpha and beta.
+
+    The grid is laid on u, theta = expit(sinh(u)), the substitution of double-exponential quadrature: on it an infinite
+    end of the density becomes a smooth tail.
+    """
+
+    def __init__(self, alpha: float, beta: float, log_likelihood: Callable[[Array], Array]) -> None:
+        self._alpha, self._beta, self._log_likelihood = alpha, beta, log_likelihood
+        # Beyond a logit of 100 the likelihood of any real data set is flat and the tails fall like e^(-alpha |logit|).
+        support = (-math.asinh(100 + 50 / alpha), math.asinh(100 + 50 / beta))
+        super().__init__(self._log_density_on_grid, support)
+
+    def _log_density_on_grid(self, u: Array) -> Array:
+        logit = np.sinh(u)
+        log_beta = (self._alpha + self._beta) * special.log_expit(logit) - self._beta * logit
+        return np.asarray(log_beta + np.log(np.cosh(u)) + self._log_likelihood(special.expit(logit)))
+
+    def pdf(self, theta: ArrayLike) -> Array:
+        """Return the density at ``theta``, 0 outside [0, 1]."""
+        points = np.asarray(theta, dtype=float)
+        at = np.clip(points, 0.0, 1.0)
+        log_beta = special.xlogy(self._alpha - 1, at) + special.xlog1py(self._beta - 1, -at)
+        height = np.exp(log_beta + self._log_likelihood(at) - self._log_total)
+        return np.where((points < 0) | (points > 1), 0.0, height)
+
+    def _to_grid(self, theta: Array) -> Array:
+        return np.asarray(np.arcsinh(special.logit(np.clip(theta, 0.0, 1.0))))
+
+    def _from_grid(self, points: ArrayLike) -> Array:
+        return np.asarray(special.expit(np.sinh(points)))
 
 
 def _share(name: str, q: float) -> float:
@@ -349,19 +429,29 @@ def _refined(log_density: Callable[[Array], Array], low: float, high: float, poi
         edges[0], edges[-1] = low, high
     by_mass = edges
     for _ in range(3):
-        nodes, _ = _node_masses(log_density, edges)
-        heights = np.asarray(log_density(nodes.ravel())).reshape(nodes.shape).max(axis=1)
+        nodes, _ = _nodes(edges)
+        heights = _at(log_density, nodes).max(axis=1)
         seen = np.flatnonzero(heights > heights.max() - 45)  # e^-45 of the peak is below double precision
         first, last = max(seen[0] - 1, 0), min(seen[-1] + 2, edges.size - 1)
         edges = np.union1d(by_mass, np.linspace(edges[first], edges[last], points // 2 + 1))
     return edges
 
 
-def _node_masses(log_density: Callable[[Array], Array], edges: Array) -> tuple[Array, Array]:
-    """Return the nodes of a three-point Gauss–Legendre rule in every cell, and the log mass that each stands for."""
-    nodes, weights = np.polynomial.legendre.leggauss(3)
+_GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(3)
+
+
+def _nodes(edges: Array) -> tuple[Array, Array]:
+    """Return the nodes of a three-point Gauss–Legendre rule in every cell, and their weights."""
     half = np.diff(edges)[:, None] / 2
-    points = (edges[1:] + edges[:-1])[:, None] / 2 + half * nodes
-    log_values = np.asarray(log_density(points.ravel()), dtype=float).reshape(points.shape)
+    return (edges[1:] + edges[:-1])[:, None] / 2 + half * _GAUSS_NODES, half * _GAUSS_WEIGHTS
+
+
+def _at(log_density: Callable[[Array], Array], nodes: Array) -> Array:
+    return np.asarray(log_density(nodes.ravel()), dtype=float).reshape(nodes.shape)
+
+
+def _node_masses(log_density: Callable[[Array], Array], edges: Array) -> tuple[Array, Array]:
+    """Return the nodes of every cell, and the logarithm of the mass that each stands for."""
+    nodes, weights = _nodes(edges)
     with np.errstate(divide="ignore"):  # a cell may have no width
-        return points, log_values + np.log(half * weights)
+        return nodes, _at(log_density, nodes) + np.log(weights)

@@ -6,6 +6,7 @@ Every release is private for replace-one neighbours, n public. The last section 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +141,7 @@ def release_randomized_response(
         values={"reports": np.array([reports.sum()])},
         model="binomial",
         mechanism="randomized response",
-        scale={"reports": math.sqrt(ones.n * math.exp(-epsilon)) / (1 + math.exp(-epsilon))},
+        scale={"reports": _report_sd(ones.n, epsilon)},
         sensitivity={"reports": 1.0},
         epsilon=epsilon,
         n=ones.n,
@@ -250,6 +251,11 @@ def preview(
         nonprivate_sd=shrunk(sampling_variance),
         break_even_n=noise_variance / spread,
     )
+
+
+def _report_sd(n: int, epsilon: float) -> float:
+    """Return the standard deviation of the number of "yes" reports given the answers: sqrt(n t (1-t)), not 0."""
+    return max(math.sqrt(n) * math.exp(-epsilon / 2) / (1 + math.exp(-epsilon)), sys.float_info.min)
 
 
 def _require_binomial(family: Any) -> None:

@@ -1,11 +1,12 @@
 """Yes-or-no records: the release is what it says, the posterior is exact, the naive one is not."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from dpbook import BudgetExceeded, Posterior, PrivacyBudget, Release, expfam
 from dpbook.audit import epsilon_lower_bound
@@ -170,11 +171,9 @@ def test_the_exact_posterior_equals_brute_force_integration(n, noisy, epsilon, m
     assert density.cdf(density.quantile(0.3)) == pytest.approx(0.3, abs=1e-10)
 
 
-@pytest.mark.parametrize(("n", "reports", "epsilon"), [(1, 1, 0.5), (15, 9, 1.0), (15, 0, 0.2), (30, 30, 3.0)])
-def test_the_posterior_after_randomised_response_equals_enumeration_over_true_counts(n, reports, epsilon):
-    prior = Beta(2, 3)
-    truth = 1 / (1 + math.exp(-epsilon))
-    release = Release(
+def yes_reports(reports, n, epsilon):
+    """A release that a collector of randomised responses would publish."""
+    return Release(
         values={"reports": [reports]},
         model="binomial",
         mechanism="randomized response",
@@ -182,10 +181,16 @@ def test_the_posterior_after_randomised_response_equals_enumeration_over_true_co
         sensitivity={"reports": 1.0},
         epsilon=epsilon,
         n=n,
-        settings={"truth": truth},
+        settings={"truth": 1 / (1 + math.exp(-epsilon))},
         float_safe=False,
     )
-    density = posterior_density(release, prior)
+
+
+@pytest.mark.parametrize("prior", [Beta(2, 3), Beta(0.5, 0.5), Beta(1e-3, 2e-3)])
+@pytest.mark.parametrize(("n", "reports", "epsilon"), [(1, 1, 0.5), (15, 9, 1.0), (15, 0, 0.2), (30, 30, 3.0)])
+def test_the_posterior_after_randomised_response_equals_enumeration_over_true_counts(n, reports, epsilon, prior):
+    truth = 1 / (1 + math.exp(-epsilon))
+    density = posterior_density(yes_reports(reports, n, epsilon), prior)
     counts = np.arange(n + 1)
     # P(r | s): r is the sum of true "yes" among s and false "yes" among n - s.
     likelihood = np.array(
@@ -194,8 +199,8 @@ def test_the_posterior_after_randomised_response_equals_enumeration_over_true_co
             for s in counts
         ]
     )
-    weights = likelihood * stats.betabinom.pmf(counts, n, 2, 3)
-    exact = expfam.BetaMixture(weights, 2 + counts, 3 + n - counts)
+    weights = likelihood * stats.betabinom.pmf(counts, n, prior.alpha, prior.beta)
+    exact = expfam.BetaMixture(weights, prior.alpha + counts, prior.beta + n - counts)
     assert density.mean == pytest.approx(exact.mean, rel=1e-8)
     assert density.sd == pytest.approx(exact.sd, rel=1e-7)
     for theta in (0.1, 0.5, 0.8):
@@ -243,11 +248,95 @@ def test_one_record_and_all_zeros_are_ordinary_data():
         assert 0 < posterior_density(release, Beta(1, 1)).mean < 1
 
 
-def test_a_large_n_is_handled():
-    release = noisy_count(30_000.0, 100_000, 0.1)
-    density = posterior_density(release, Beta(1, 1))
+@pytest.mark.parametrize(("epsilon", "mechanism"), [(1.0, "laplace"), (1e-4, "laplace"), (1e-4, "gaussian")])
+def test_a_million_records_cost_little_time_and_memory(epsilon, mechanism):
+    """With a uniform prior and n large, theta is the true share plus noise: normal plus Laplace, or normal."""
+    n, scale = 10**6, 1 / epsilon
+    tracemalloc.start()
+    density = posterior_density(
+        noisy_count(3e5, n, epsilon, mechanism, 1e-6 if mechanism == "gaussian" else 0.0), Beta(1, 1)
+    )
+    grid = np.linspace(0.25, 0.35, 400)
+    heights = density.pdf(grid)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 400e6  # 400 points by 10⁶ components would be 3 gigabytes
+    variance = scale**2 * (2 if mechanism == "laplace" else 1) / n**2 + 0.21 / n
     assert density.mean == pytest.approx(0.3, abs=1e-4)
-    assert density.sd == pytest.approx(math.sqrt(0.21 / 1e5 + 200 / 1e10), rel=0.02)
+    assert density.sd == pytest.approx(math.sqrt(variance), rel=0.01)
+    if epsilon < 1:  # the grid resolves the peak
+        assert np.trapezoid(heights, grid) == pytest.approx(density.cdf(0.35) - density.cdf(0.25), rel=1e-3)
+
+
+@pytest.mark.parametrize("prior", [Beta(1, 1), Beta(0.3, 0.2), Beta(1e-3, 5), Beta(40, 90), Beta(0.5, 1.5)])
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("noisy", [-700.0, 0.4, 333.3, 1250.0])
+def test_leaving_out_hopeless_counts_changes_nothing(noisy, mechanism, prior):
+    """Against the sum over all counts, with noise so small that most of the 1001 counts are left out."""
+    n, scale = 1000, 0.7
+    counts = np.arange(n + 1)
+    distance = np.abs(noisy - counts) / scale
+    log_noise = -distance if mechanism == "laplace" else -0.5 * distance**2
+    log_weights = stats.betabinom.logpmf(counts, n, prior.alpha, prior.beta) + log_noise
+    weights = np.exp(log_weights - log_weights.max())
+    delta = 1e-5 if mechanism == "gaussian" else 0.0
+    density = posterior_density(noisy_count(noisy, n, 1.0, mechanism, delta, scale), prior)
+    centres = (prior.alpha + counts) / (prior.alpha + prior.beta + n)
+    assert density.mean == pytest.approx(np.average(centres, weights=weights), rel=1e-9)
+    for theta in (0.001, 0.33, 0.34, 0.99):
+        shares = special.betainc(prior.alpha + counts, prior.beta + n - counts, theta)
+        assert density.cdf(theta) == pytest.approx(np.average(shares, weights=weights), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("noisy", [-1e20, 1e20, 1e300])
+def test_a_release_beyond_all_bounds_is_read_without_loss_of_precision(noisy):
+    """Under Laplace noise every impossible value says what the nearest possible one says; Gaussian noise says more."""
+    nearest = min(max(noisy, 0.0), 10.0)
+    far, near = (posterior_density(noisy_count(y, 10, 1.0), Beta(1, 1)) for y in (noisy, nearest))
+    assert far.mean == pytest.approx(near.mean, rel=1e-12)
+    gaussian = posterior_density(noisy_count(noisy, 10, 1.0, "gaussian", 1e-6), Beta(1, 1))
+    assert gaussian.mean == pytest.approx((1 + nearest) / 12, rel=1e-12)  # the count can only be 0, or n
+
+
+def test_the_mixture_agrees_with_the_direct_sum_over_all_its_components():
+    rng = np.random.default_rng(11)
+    weights, alpha, beta = rng.random(300), rng.uniform(0.01, 900, 300), rng.uniform(0.01, 900, 300)
+    mixture = expfam.BetaMixture(weights, alpha, beta)
+    theta = rng.random((7, 3))
+    direct = stats.beta.pdf(theta[..., None], alpha, beta) @ weights / weights.sum()
+    np.testing.assert_allclose(mixture.pdf(theta), direct, rtol=1e-9)
+    direct = special.betainc(alpha, beta, theta[..., None]) @ weights / weights.sum()
+    np.testing.assert_allclose(mixture.cdf(theta), direct, rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(mixture.pdf([-0.1, 1.1]), 0)
+    np.testing.assert_array_equal(mixture.cdf([-0.1, 1.1]), [0, 1])
+    assert expfam.BetaMixture([1], [1], [1]).pdf([0.0, 1.0]).tolist() == [1.0, 1.0]
+    assert [expfam.BetaMixture([1], [2], [2]).quantile(q) for q in (0, 1)] == [0.0, 1.0]
+
+
+def test_quantiles_next_to_zero_are_found_to_many_digits():
+    density = posterior_density(noisy_count(0.0, 20, 1.0), Beta(1e-3, 1e-3))
+    for q in (0.5, 0.9, 0.975, 0.999):
+        assert density.cdf(density.quantile(q)) == pytest.approx(q, abs=1e-9)
+    reports = posterior_density(yes_reports(5, 20, 1.0), Beta(1e-3, 1e-3))
+    assert reports.cdf(reports.quantile(0.9)) == pytest.approx(0.9, abs=1e-9)
+    assert reports.cdf(1.0) == pytest.approx(1.0)
+
+
+def test_the_posterior_after_a_million_randomised_responses_is_nearly_normal():
+    truth = 1 / (1 + math.exp(-1.0))
+    yes = (1 - truth) + (2 * truth - 1) * 0.3
+    density = posterior_density(yes_reports(round(1e6 * yes), 10**6, 1.0), Beta(1e-3, 1e-3))
+    sd = math.sqrt(yes * (1 - yes) / 1e6) / (2 * truth - 1)
+    assert density.mean == pytest.approx(0.3, abs=1e-5)
+    assert density.sd == pytest.approx(sd, rel=1e-4)
+    assert density.pdf(0.3) == pytest.approx(stats.norm.pdf(0, scale=sd), rel=1e-3)
+
+
+def test_an_epsilon_beyond_reason_still_makes_a_release_of_what_the_budget_was_charged_for():
+    budget = PrivacyBudget(1e6)
+    release = expfam.release_randomized_response([0, 1, 1], epsilon=5e3, rng=np.random.default_rng(0), budget=budget)
+    assert release["reports"][0] == 2
+    assert posterior_density(release, Beta(1, 1)).mean == pytest.approx(3 / 5)
 
 
 def test_infer_draws_from_the_density_in_chains():
