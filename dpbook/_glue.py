@@ -6,7 +6,7 @@ __all__ = ["glue"]
 
 
 def glue(name: str, text: str) -> None:
-    """Store ``text`` under ``name`` for the book's prose; do nothing but check where the book's tools are missing.
+    """Store ``text`` under ``name`` for the book's prose; do nothing but check outside a notebook.
 
     Parameters
     ----------
@@ -30,7 +30,9 @@ def glue(name: str, text: str) -> None:
     if not isinstance(text, str):
         raise TypeError(f"text must be a formatted string, got {text!r}")
     try:
+        from IPython import get_ipython
         from myst_nb import glue as store
-    except ImportError:  # on Colab and Binder the notebook still runs
+    except ImportError:  # where the book's tools are missing, as on Colab, the notebook still runs
         return
-    store(name, text, display=False)
+    if get_ipython() is not None:  # in a plain script, storing would start a shell
+        store(name, text, display=False)

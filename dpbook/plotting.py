@@ -1,8 +1,8 @@
 """One figure style for the whole book, one colour, marker and line for each method, and the figures that recur.
 
-Colours are Okabe and Ito's, which readers with any common colour vision can tell apart; every method also has its own
-marker and line style, so no figure depends on colour alone. Backgrounds are light, and the page gives them a light card
-on the dark theme.
+Six colours are Okabe and Ito's; the others were chosen so that any two methods differ for readers with normal vision
+and for those without red, green or blue cones. Every method also has its own pair of marker and line style, so no
+figure depends on colour alone. Backgrounds are light, and the page gives them a light card on the dark theme.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["METHODS", "MethodStyle", "model_diagram", "plot_densities", "style_of", "use_style"]
+__all__ = ["GRID", "INK", "METHODS", "MethodStyle", "model_diagram", "plot_densities", "style_of", "use_style"]
 
 INK = "#22252b"
 GRID = "#d9dce3"
@@ -55,12 +55,12 @@ METHODS: Mapping[str, MethodStyle] = {
     "exact": MethodStyle("noise-aware (exact)", "#0072b2", "D", "-"),
     "collapsed": MethodStyle("noise-aware (collapsed)", "#009e73", "s", "-."),
     "gibbs": MethodStyle("noise-aware (Gibbs)", "#56b4e9", "^", ":"),
-    "laplace": MethodStyle("Laplace", "#0072b2", "s", "-"),
-    "gaussian": MethodStyle("Gaussian", "#009e73", "o", "--"),
+    "laplace": MethodStyle("Laplace", "#4540d8", "s", "-"),
+    "gaussian": MethodStyle("Gaussian", "#588641", "o", "--"),
     "exponential": MethodStyle("exponential mechanism", "#cc79a7", "P", "-."),
     "randomized response": MethodStyle("randomised response", "#e69f00", "v", ":"),
-    "objective": MethodStyle("objective perturbation", "#56b4e9", "^", ":"),
-    "prior": MethodStyle("prior", "#8a8f99", "", ":"),
+    "objective": MethodStyle("objective perturbation", "#7b241c", "<", "-."),
+    "prior": MethodStyle("prior", "#5f6570", "", ":"),
 }
 
 
@@ -244,5 +244,11 @@ def model_diagram(
         ax.text(*centre, name, ha="center", va="center", fontsize=11, zorder=4)
     ax.set_aspect("equal")
     ax.axis("off")
+    corners = [(x + a * width, y + a * height) for x, y, width, height, _ in plates for a in (0, 1)]
     xs, ys = zip(*nodes.values(), strict=True)
-    ax.set(xlim=(min(xs) - 0.7, max(xs) + 0.7), ylim=(min(ys) - 0.6, max(ys) + 0.6), title=title)
+    edge_xs, edge_ys = zip(*corners, strict=True) if corners else (xs, ys)
+    ax.set(
+        xlim=(min(min(xs) - 0.7, min(edge_xs) - 0.1), max(max(xs) + 0.7, max(edge_xs) + 0.1)),
+        ylim=(min(min(ys) - 0.6, min(edge_ys) - 0.1), max(max(ys) + 0.6, max(edge_ys) + 0.1)),
+        title=title,
+    )
