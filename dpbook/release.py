@@ -231,7 +231,7 @@ class Release:
         Explained in :doc:`/book/background/choosing-epsilon`.
         """
         delta = "0 (pure)" if self.delta == 0 else f"{self.delta:.3g}"
-        odds = f"at most {math.exp(min(self.epsilon, 700)):.3g} times"
+        odds = f"e^ε = {math.exp(min(self.epsilon, 700)):.3g}"
         noise = "; ".join(
             f"{name}: sensitivity {self.sensitivity[name]:.6g}, noise scale {self.scale[name]:.6g}"
             for name in self.values
@@ -242,16 +242,16 @@ class Release:
             if self.float_safe
             else "**seeded teaching noise: do not publish this as a private release**"
         )
-        caveat = "" if self.delta == 0 else f", except with probability about δ = {self.delta:.3g}"
+        caveat = "" if self.delta == 0 else f", after an additive δ = {self.delta:.3g} on every probability"
         return "\n".join(
             [
                 f"- **Guarantee.** ε = {self.epsilon:.6g}, δ = {delta}, for {self.neighbours} neighbours.",
                 f"- **Unit of privacy.** {unit[:1].upper()}{unit[1:]}; k units of one person are protected at kε.",
                 f"- **Public by assumption.** The number of records, n = {self.n}, and the bounds.",
-                f"- **Bounds.** {bounds}; values outside are clipped, bounds were set without the data.",
+                f"- **Bounds.** {bounds}; set without looking at the data.",
                 f"- **Statistic and mechanism.** {self.model}, {self.mechanism}. {noise}.",
-                f"- **What it means.** Nobody's odds about one unit can change by a factor of more than "
-                f"e^ε: {odds}{caveat}.",
+                f"- **What it means.** Between any two values of one unit's record, all other records given, the "
+                f"release moves nobody's odds by a factor of more than {odds}{caveat}.",
                 f"- **Noise source.** {source}.",
                 "- **Budget.** Other releases from the same data add to ε; cite the ledger's total.",
                 f"- **Software.** dpbook {self.version}.",
