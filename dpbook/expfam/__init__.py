@@ -5,21 +5,55 @@ Gaussian mechanism and under randomised response. Functions named ``release`` re
 named ``infer`` read a release only.
 """
 
-from dpbook.expfam.families import Beta, Binomial
-from dpbook.expfam.inference import infer, infer_nonprivate, posterior_density
-from dpbook.expfam.one_parameter import BetaMixture, GridDensity
-from dpbook.expfam.releases import Preview, preview, release, release_randomized_response
+from dpbook.expfam.families import (
+    Binomial,
+    CustomFamily,
+    Exponential,
+    Family,
+    Multinomial,
+    Normal,
+    Poisson,
+)
+from dpbook.expfam.inference import (
+    infer,
+    infer_nonprivate,
+    methods_of,
+    posterior_density,
+)
+from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
+from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
+from dpbook.expfam.releases import (
+    Preview,
+    preview,
+    private_bounds,
+    release,
+    release_posterior_samples,
+    release_randomized_response,
+)
 
 __all__ = [
     "Beta",
     "BetaMixture",
     "Binomial",
+    "CustomFamily",
+    "Dirichlet",
+    "Exponential",
+    "Family",
+    "Gamma",
     "GridDensity",
+    "HalfLineDensity",
+    "Multinomial",
+    "Normal",
+    "NormalInverseGamma",
+    "Poisson",
     "Preview",
     "infer",
     "infer_nonprivate",
+    "methods_of",
     "posterior_density",
     "preview",
+    "private_bounds",
     "release",
+    "release_posterior_samples",
     "release_randomized_response",
 ]

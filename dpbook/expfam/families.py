@@ -1,32 +1,201 @@
-"""Families of distributions and their conjugate priors: what a record's statistic is, and how a prior is updated."""
+"""Families of distributions: a record's statistics, what of them is released, and their moments given the parameter.
+
+A *bounded* family releases its sufficient statistics as they are. An *unbounded* one releases statistics of records
+that were clipped to public bounds, or of those inside the bounds only (redacted), and then the released sum and the
+sufficient statistic are two correlated quantities: :meth:`Family.moments` gives the mean and covariance of both.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from dpbook import sensitivity
-from dpbook._validation import at_least, positive
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
-__all__ = ["Beta", "Binomial"]
+from dpbook import sensitivity as exact
+from dpbook._validation import integer, interval, one_of
+from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
+
+__all__ = [
+    "Binomial",
+    "CustomFamily",
+    "Exponential",
+    "Family",
+    "Multinomial",
+    "Normal",
+    "Poisson",
+]
+
+Array = NDArray[np.float64]
+OUTSIDE = ("clip", "redact")
+
+
+class Family(ABC):
+    """What a release and an inference need to know of a family; the base of every family here.
+
+    Examples
+    --------
+    >>> from dpbook.expfam import Binomial, Family
+    >>> isinstance(Binomial(), Family)
+    True
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+
+    name: str
+    prior_type: Any
+    bounded: bool = False  # whether the sufficient statistics themselves are released
+    parameters: int = 1  # 1: theta has no axis of its own
+
+    def sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
+        """Return the exact sensitivity of the released sums (replace-one neighbours, n public).
+
+        Parameters
+        ----------
+        outside : {"clip", "redact"}
+            What becomes of records outside the bounds of an unbounded family.
+        norm : {1, 2}
+            L1 for Laplace noise, L2 for Gaussian noise.
+
+        Returns
+        -------
+        float
+            The largest change when one record is replaced.
+
+        Examples
+        --------
+        >>> from dpbook.expfam import Exponential
+        >>> Exponential(1, 5).sensitivity("clip"), Exponential(1, 5).sensitivity("redact")
+        (4.0, 5.0)
+
+        Explained in :doc:`/book/reference/sensitivities`.
+        """
+        return self._sensitivity(one_of("outside", outside, OUTSIDE), norm)
+
+    def moments(self, theta: ArrayLike, outside: str = "clip") -> tuple[Array, Array]:
+        """Return mean and covariance of one record's statistics given theta.
+
+        Parameters
+        ----------
+        theta : array
+            The parameter, batched: (...) for one parameter, (..., p) for several.
+        outside : {"clip", "redact"}
+            What becomes of records outside the bounds of an unbounded family.
+
+        Returns
+        -------
+        tuple of ndarray
+            Bounded families: of the k sufficient statistics, (..., k) and (..., k, k). Unbounded ones: of the released
+            statistics followed by the sufficient ones, (..., 2k) and (..., 2k, 2k).
+
+        Examples
+        --------
+        >>> from dpbook.expfam import Exponential
+        >>> mean, covariance = Exponential(0, 2).moments(1.0)
+        >>> mean.round(3)
+        array([0.865, 1.   ])
+
+        Explained in :doc:`/book/background/after-a-release`.
+        """
+        return self._moments(np.asarray(theta, dtype=float), one_of("outside", outside, OUTSIDE))
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """The public bounds of a record."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many statistics a record has."""
+
+    @abstractmethod
+    def _released(self, rows: Array, outside: str) -> Array:
+        """Return the statistics of each record that are summed and released, (rows, size)."""
+
+    def _sufficient(self, rows: Array) -> Array:
+        """Return the sufficient statistics of each record, neither clipped nor redacted, (rows, size)."""
+        return self._released(rows, "clip")
+
+    @abstractmethod
+    def _sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
+        """Return the exact sensitivity of the released sum (replace-one neighbours, n public)."""
+
+    @abstractmethod
+    def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+        """Return mean and covariance of one record's statistics given theta.
+
+        Bounded families: of the sufficient statistics, shapes (..., k) and (..., k, k). Unbounded ones: of the released
+        statistics followed by the sufficient ones, (..., 2k) and (..., 2k, 2k).
+        """
+
+    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
+        """Return the log likelihood of exact sums, up to what does not depend on theta (one-parameter families)."""
+        raise TypeError(f"{type(self).__name__} has no one-dimensional likelihood")
+
+    def _log_ratio(self, theta: Array) -> Array:
+        """Return the most that replacing one record within the bounds can change the log likelihood, at each theta."""
+        raise TypeError(f"{type(self).__name__} has no one-dimensional likelihood")
+
+    @abstractmethod
+    def _draw_parameter(self, prior: Any, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw theta given exact sufficient statistics (..., k): the conjugate step."""
+
+    @abstractmethod
+    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
+        """Move sums of sufficient statistics to the nearest ones that n records could have."""
+
+    @property
+    def magnitude(self) -> float:
+        """The largest absolute value of a released statistic, from the bounds."""
+        return max(abs(bound) for bound in self.bounds)
+
+    @property
+    def released_range(self) -> tuple[float, float]:
+        """What one record can add to a released sum; zero is in it, since a redacted record adds nothing."""
+        return min(self.bounds[0], 0.0), max(self.bounds[1], 0.0)
+
+    @property
+    def statistic_range(self) -> tuple[float, float]:
+        """What one record can add to the sufficient statistic."""
+        return self.released_range if self.bounded else (0.0, math.inf)
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether every released statistic is a whole number, so that the fixed-point grid rounds nothing."""
+        return self.bounded
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What a release must carry for an analyst to rebuild the family."""
+        return {}
+
+
+def _check_outside(outside: str) -> str:
+    return one_of("outside", outside, OUTSIDE)
 
 
 @dataclass(frozen=True)
-class Binomial:
+class Binomial(Family):
     """Yes-or-no records, 0 or 1; the statistic is the number of ones, of sensitivity 1.
 
     Examples
     --------
     >>> from dpbook.expfam import Binomial
-    >>> Binomial().name, Binomial().sensitivity
+    >>> Binomial().name, Binomial().sensitivity()
     ('binomial', 1.0)
 
     Explained in :doc:`/book/background/after-a-release`.
     """
 
-    @property
-    def name(self) -> str:
-        """The model's name in a release."""
-        return "binomial"
+    name = "binomial"
+    prior_type = Beta
+    bounded = True
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -34,73 +203,663 @@ class Binomial:
         return (0.0, 1.0)
 
     @property
-    def sensitivity(self) -> float:
-        """The most that the sum can change when one record is replaced (n public)."""
-        return sensitivity.bounded_sum(*self.bounds)
+    def size(self) -> int:
+        """One statistic, the record itself."""
+        return 1
+
+    def _released(self, rows: Array, outside: str = "clip") -> Array:
+        """Return the records, checked to be 0 or 1."""
+        if not np.isin(rows, (0.0, 1.0)).all():
+            raise ValueError("x must hold 0 and 1 only: a value lies outside the domain")
+        return rows
+
+    def _sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
+        """Return 1 in either norm."""
+        return exact.bounded_sum(0.0, 1.0)
+
+    def _moments(self, theta: Array, outside: str = "clip") -> tuple[Array, Array]:
+        """Return theta and theta (1 - theta)."""
+        return theta[..., None], (theta * (1 - theta))[..., None, None]
+
+    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
+        """Return s log theta + (n - s) log(1 - theta)."""
+        return np.asarray(special.xlogy(statistics, theta) + special.xlog1py(n - statistics, -theta))
+
+    def _log_ratio(self, theta: Array) -> Array:
+        """Return the absolute log odds of theta."""
+        return np.asarray(np.abs(special.logit(theta)))
+
+    def _draw_parameter(self, prior: Beta, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw from Beta(alpha + s, beta + n - s)."""
+        count = statistics[..., 0]
+        return rng.beta(prior.alpha + count, prior.beta + n - count)
+
+    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
+        """Clip the count to [0, n]."""
+        return np.clip(statistics, 0.0, np.asarray(n)[..., None])
 
 
 @dataclass(frozen=True)
-class Beta:
-    """A Beta(alpha, beta) prior for a probability.
+class Multinomial(Family):
+    """Records in one of k categories, coded 0 … k-1; the statistics are the k counts, of L1 sensitivity 2.
 
     Parameters
     ----------
-    alpha, beta : float
-        Greater than 0; ``Beta(1, 1)`` is uniform.
+    k : int
+        The number of categories, at least 2.
 
     Examples
     --------
-    >>> from dpbook.expfam import Beta
-    >>> Beta(1, 3).mean
-    0.25
-    >>> Beta(1, 1).updated(7, 10)
-    Beta(alpha=8.0, beta=4.0)
+    >>> from dpbook.expfam import Multinomial
+    >>> Multinomial(3).sensitivity()
+    2.0
 
-    Explained in :doc:`/book/background/bayesian-primer`.
+    Explained in :doc:`/book/background/after-a-release`.
     """
 
-    alpha: float
-    beta: float
+    k: int
+    name = "multinomial"
+    prior_type = Dirichlet
+    bounded = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", positive("alpha", self.alpha))
-        object.__setattr__(self, "beta", positive("beta", self.beta))
+        object.__setattr__(self, "k", integer("k", self.k, least=2))
 
     @property
-    def mean(self) -> float:
-        """The prior mean."""
-        return self.alpha / (self.alpha + self.beta)
+    def parameters(self) -> int:  # type: ignore[override]
+        """One probability a category."""
+        return self.k
 
     @property
-    def variance(self) -> float:
-        """The prior variance."""
-        return self.mean * (1 - self.mean) / (self.alpha + self.beta + 1)
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of a code."""
+        return (0.0, float(self.k - 1))
 
-    def updated(self, successes: float, n: float) -> Beta:
-        """Return the posterior after ``successes`` in ``n`` exact yes-or-no records.
+    @property
+    def size(self) -> int:
+        """One count a category."""
+        return self.k
 
-        Parameters
-        ----------
-        successes : float
-            Between 0 and n; may be a fraction, as a projected noisy count is.
-        n : float
-            The number of records.
+    @property
+    def magnitude(self) -> float:
+        """An indicator is at most 1."""
+        return 1.0
 
-        Returns
-        -------
-        Beta
-            ``Beta(alpha + successes, beta + n - successes)``.
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The number of categories."""
+        return {"k": self.k}
 
-        Examples
-        --------
-        >>> from dpbook.expfam import Beta
-        >>> Beta(2, 2).updated(3, 10)
-        Beta(alpha=5.0, beta=9.0)
+    def _released(self, rows: Array, outside: str = "clip") -> Array:
+        """Return one indicator a category, after a check of the codes."""
+        codes = rows[:, 0]
+        if not np.isin(codes, np.arange(self.k)).all():
+            raise ValueError(f"x must hold codes 0 to {self.k - 1}: a value lies outside the domain")
+        return np.asarray(codes[:, None] == np.arange(self.k), dtype=float)
 
-        Explained in :doc:`/book/background/bayesian-primer`.
+    def _sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
+        """Return 2, or √2 in the L2 norm: one count falls by one, another rises."""
+        return exact.histogram(tables=1, norm=norm)
+
+    def _moments(self, theta: Array, outside: str = "clip") -> tuple[Array, Array]:
+        """Return theta and diag(theta) - theta thetaᵀ."""
+        return theta, np.eye(self.k) * theta[..., None] - theta[..., :, None] * theta[..., None, :]
+
+    def _draw_counts(
+        self, theta: Array, n: Array, noisy: Array, noise_variance: Array, rng: np.random.Generator
+    ) -> Array:
+        """Draw counts from N(n theta, n(diag theta - theta thetaᵀ)) given noisy ones: Kalman form, no matrix.
+
+        The covariance is a diagonal minus a rank-one matrix, so a draw from it is √(n theta) e less its share of the
+        total, and the solve is Sherman and Morrison's; its factor Σ theta d / (n theta + d) cannot vanish.
         """
-        n = at_least("n", n, 0.0)
-        successes = at_least("successes", successes, 0.0)
-        if successes > n:
-            raise ValueError(f"successes must be at most n = {n}, got {successes}")
-        return Beta(self.alpha + successes, self.beta + n - successes)
+        size = np.asarray(n, dtype=float)[..., None]
+        expected = size * theta
+        spread = np.sqrt(expected) * rng.normal(size=expected.shape)
+        draw = expected + spread - theta * spread.sum(axis=-1, keepdims=True)
+        gap = noisy - draw - np.sqrt(noise_variance) * rng.normal(size=expected.shape)
+        diagonal = expected + noise_variance
+        weighted = gap / diagonal
+        factor = np.sum(theta * noise_variance / diagonal, axis=-1, keepdims=True)
+        shift = size * np.sum(theta * weighted, axis=-1, keepdims=True) / factor
+        solved = weighted + theta / diagonal * shift
+        return np.asarray(draw + expected * (solved - np.sum(theta * solved, axis=-1, keepdims=True)))
+
+    def _draw_parameter(self, prior: Dirichlet, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw from Dirichlet(alpha + counts), as normalised gamma variables."""
+        gammas = rng.standard_gamma(np.asarray(prior.alpha) + statistics)
+        gammas = np.maximum(gammas, np.finfo(float).tiny)
+        return np.asarray(gammas / gammas.sum(axis=-1, keepdims=True))
+
+    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
+        """Project the counts on the simplex of non-negative counts with total n."""
+        total = np.broadcast_to(np.asarray(n, dtype=float), statistics.shape[:-1])[..., None]
+        ordered = -np.sort(-statistics, axis=-1)
+        excess = (np.cumsum(ordered, axis=-1) - total) / np.arange(1, self.k + 1)
+        last = np.sum(ordered > excess, axis=-1, keepdims=True) - 1
+        return np.asarray(np.maximum(statistics - np.take_along_axis(excess, last, axis=-1), 0.0))
+
+
+class _Bounded(Family):
+    """What the unbounded one-dimensional families share: powers of a record, clipped or redacted to public bounds."""
+
+    lower: float
+    upper: float
+    order: int = 1  # statistics x, …, x^order
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The public bounds that a record is clipped or redacted to."""
+        return (self.lower, self.upper)
+
+    @property
+    def size(self) -> int:
+        """One statistic a power."""
+        return self.order
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The bounds."""
+        return {"lower": self.lower, "upper": self.upper}
+
+    def _standardised(self, rows: Array) -> Array:
+        return rows
+
+    @property
+    def _edges(self) -> tuple[float, float]:
+        return (self.lower, self.upper)
+
+    def _released(self, rows: Array, outside: str) -> Array:
+        """Return the powers of the clipped record, or of the record where it lies inside and zeros elsewhere."""
+        _check_outside(outside)
+        low, high = self._edges
+        x = self._standardised(rows)
+        powers = np.arange(1, self.order + 1)
+        if outside == "clip":
+            return np.asarray(np.clip(x, low, high) ** powers)
+        return np.where((x >= low) & (x <= high), np.clip(x, low, high) ** powers, 0.0)
+
+    def _sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
+        """Return the exact sensitivity of the released sum: the range, or with redaction also the distance to zero."""
+        _check_outside(outside)
+        low, high = self._edges
+        within = (
+            exact.bounded_sum(low, high)
+            if self.order == 1
+            else exact.second_moments([low], [high], intercept=True, norm=norm)
+        )
+        if outside == "clip":
+            return within
+        # A record outside the bounds contributes zeros, so it is at the distance ‖t(x)‖ from one inside.
+        largest = max(abs(low), abs(high))
+        to_zero = float(np.linalg.norm(largest ** np.arange(1, self.order + 1), ord=norm))
+        return max(within, to_zero)
+
+    def _sufficient(self, rows: Array) -> Array:
+        """Return the powers of each record."""
+        return np.asarray(self._standardised(rows) ** np.arange(1, self.order + 1))
+
+    @abstractmethod
+    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        """Return E[x^k; x < lower], E[x^k; inside] and E[x^k; x > upper] for k = 0 … 2·order."""
+
+    def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+        """Return mean and covariance of (released powers, powers of the record)."""
+        _check_outside(outside)
+        below, inside, above = self._partial_moments(theta)
+        low, high = self._edges
+        powers = range(1, self.order + 1)
+        clip = 1.0 if outside == "clip" else 0.0
+
+        def released(i: int) -> Array:  # E[g_i], where g is 0 outside if redacted
+            return inside[i] + clip * (low**i * below[0] + high**i * above[0])
+
+        def full(i: int) -> Array:  # E[x^i]
+            return below[i] + inside[i] + above[i]
+
+        def cross(i: int, j: int) -> Array:  # E[g_i x^j]
+            return inside[i + j] + clip * (low**i * below[j] + high**i * above[j])
+
+        mean = np.stack([released(i) for i in powers] + [full(i) for i in powers], axis=-1)
+        second = np.empty((*mean.shape, mean.shape[-1]))
+        k = self.order
+        for i in powers:
+            for j in powers:
+                second[..., i - 1, j - 1] = released(i + j)
+                second[..., i - 1, k + j - 1] = second[..., k + j - 1, i - 1] = cross(i, j)
+                second[..., k + i - 1, k + j - 1] = full(i + j)
+        return mean, second - mean[..., :, None] * mean[..., None, :]
+
+
+@dataclass(frozen=True)
+class Exponential(_Bounded):
+    """Waiting times with rate theta; the statistic is their sum, of records clipped or redacted to [lower, upper].
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, 0 ≤ lower < upper.
+
+    Examples
+    --------
+    >>> from dpbook.expfam import Exponential
+    >>> Exponential(1, 5).sensitivity("clip"), Exponential(1, 5).sensitivity("redact")
+    (4.0, 5.0)
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+
+    lower: float
+    upper: float
+    name = "exponential"
+    prior_type = Gamma
+
+    def __post_init__(self) -> None:
+        _set_bounds(self, least=0.0)
+
+    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        # E[x^k; x in (c, d)] = k! (P(k+1, θd) - P(k+1, θc)) / θ^k with the regularised incomplete gamma function P;
+        # where both are near 1 the complements are subtracted instead, so that nothing cancels.
+        below, inside, above = [], [], []
+        low, high = theta * self.lower, theta * self.upper
+        for k in range(3):
+            scale = math.factorial(k) / theta**k
+            lower_part = special.gammainc(k + 1, high) - special.gammainc(k + 1, low)
+            upper_part = special.gammaincc(k + 1, low) - special.gammaincc(k + 1, high)
+            below.append(scale * special.gammainc(k + 1, low))
+            inside.append(scale * np.where(low < k + 1, lower_part, upper_part))
+            above.append(scale * special.gammaincc(k + 1, high))
+        return below, inside, above
+
+    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
+        """Return n log theta - theta s."""
+        return np.asarray(n * np.log(theta) - theta * statistics)
+
+    def _log_ratio(self, theta: Array) -> Array:
+        """Return theta times the distance of the bounds."""
+        return theta * exact.bounded_sum(self.lower, self.upper)
+
+    def _updated(self, prior: Gamma, total: float, n: int) -> Gamma:
+        """Return the posterior after n exact records with this sum."""
+        return Gamma(prior.shape + n, prior.rate + total)
+
+    def _draw_parameter(self, prior: Gamma, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw from Gamma(shape + n, rate + s)."""
+        return np.asarray(
+            rng.standard_gamma(prior.shape + n, statistics.shape[:-1]) / (prior.rate + statistics[..., 0])
+        )
+
+    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
+        """Keep the sum at 0 or above."""
+        return np.maximum(statistics, 0.0)
+
+
+@dataclass(frozen=True)
+class Poisson(_Bounded):
+    """Counts with mean theta; the statistic is their sum, of records clipped or redacted to [lower, upper].
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, 0 ≤ lower < upper.
+
+    Examples
+    --------
+    >>> from dpbook.expfam import Poisson
+    >>> Poisson(0, 20).sensitivity("clip")
+    20.0
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+
+    lower: float
+    upper: float
+    name = "poisson"
+    prior_type = Gamma
+
+    def __post_init__(self) -> None:
+        _set_bounds(self, least=0.0)
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the bounds are whole numbers, as the counts are."""
+        return self.lower.is_integer() and self.upper.is_integer()
+
+    def _released(self, rows: Array, outside: str) -> Array:
+        """Return the clipped or redacted counts, after a check that they are counts."""
+        if ((rows < 0) | (rows != np.rint(rows))).any():
+            raise ValueError("x must hold whole numbers from 0 on: a value lies outside the domain")
+        return super()._released(rows, outside)
+
+    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        def up_to(
+            m: float,
+        ) -> list[Array]:  # E[x^k; x ≤ m], from E[x(x-1)…; x ≤ m] = θ^k P(x ≤ m - k)
+            p0, p1, p2 = (special.pdtr(m - k, theta) if m >= k else np.zeros_like(theta) for k in range(3))
+            return [p0, theta * p1, theta**2 * p2 + theta * p1]
+
+        below = up_to(math.ceil(self.lower) - 1)
+        to_high = up_to(math.floor(self.upper))
+        full = [np.ones_like(theta), theta, theta**2 + theta]
+        return below, _differences(to_high, below), _differences(full, to_high)
+
+    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
+        """Return s log theta - n theta."""
+        return np.asarray(statistics * np.log(theta) - n * theta)
+
+    def _log_ratio(self, theta: Array) -> Array:
+        """Return |log theta| times the distance of the bounds."""
+        return np.abs(np.log(theta)) * exact.bounded_sum(self.lower, self.upper)
+
+    def _updated(self, prior: Gamma, total: float, n: int) -> Gamma:
+        """Return the posterior after n exact records with this sum."""
+        return Gamma(prior.shape + total, prior.rate + n)
+
+    def _draw_parameter(self, prior: Gamma, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw from Gamma(shape + s, rate + n)."""
+        return np.asarray(rng.standard_gamma(prior.shape + statistics[..., 0]) / (prior.rate + n))
+
+    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
+        """Keep the sum at 0 or above."""
+        return np.maximum(statistics, 0.0)
+
+
+@dataclass(frozen=True)
+class Normal(_Bounded):
+    """Normal records, mean and variance unknown; theta = (mean, variance).
+
+    Records are centred and scaled to [-1, 1] by the public bounds before their sum and sum of squares are released, so
+    that nothing depends on units; the prior is mapped in, and draws are mapped back.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Public bounds, lower < upper.
+
+    Examples
+    --------
+    >>> from dpbook.expfam import Normal
+    >>> Normal(0, 200).sensitivity("clip")
+    2.25
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+
+    lower: float
+    upper: float
+    name = "normal"
+    prior_type = NormalInverseGamma
+    parameters = 2
+    order = 2
+
+    def __post_init__(self) -> None:
+        _set_bounds(self)
+
+    @property
+    def centre(self) -> float:
+        """The middle of the bounds."""
+        return (self.lower + self.upper) / 2
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance of the bounds."""
+        return (self.upper - self.lower) / 2
+
+    @property
+    def magnitude(self) -> float:
+        """Standardised statistics are at most 1."""
+        return 1.0
+
+    @property
+    def _edges(self) -> tuple[float, float]:
+        return (-1.0, 1.0)
+
+    def _standardised(self, rows: Array) -> Array:
+        return (rows - self.centre) / self.half_width
+
+    def _to_standard(self, theta: Array) -> Array:
+        """Return (mean, variance) in the released coordinates."""
+        return np.stack(
+            [
+                (theta[..., 0] - self.centre) / self.half_width,
+                theta[..., 1] / self.half_width**2,
+            ],
+            axis=-1,
+        )
+
+    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        mean, variance = np.moveaxis(self._to_standard(theta), -1, 0)
+        sd = np.sqrt(variance)
+        low, high = (-1 - mean) / sd, (1 - mean) / sd
+        zeros = np.zeros_like(mean)
+        # Partial moments of a standard normal by J_k = (k-1) J_{k-2} + a^(k-1) φ(a) - b^(k-1) φ(b).
+        below = _normal_partial(zeros, low, -special.ndtr(low), lower_open=True)
+        inside = _normal_partial(low, high, special.ndtr(high) - special.ndtr(low))
+        above = _normal_partial(high, zeros, special.ndtr(-high), upper_open=True)
+        return tuple(_shifted(part, mean, sd) for part in (below, inside, above))  # type: ignore[return-value]
+
+    def _draw_parameter(
+        self,
+        prior: NormalInverseGamma,
+        statistics: Array,
+        n: Array,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Draw variance, then mean, from the conjugate posterior, in the data's own units."""
+        prior_mean = (prior.mean - self.centre) / self.half_width
+        prior_rate = prior.rate / self.half_width**2
+        total, squares = statistics[..., 0], statistics[..., 1]
+        strength = prior.strength + n
+        centre = (prior.strength * prior_mean + total) / strength
+        scatter = squares - total**2 / n + prior.strength * n / strength * (total / n - prior_mean) ** 2
+        variance = (prior_rate + scatter / 2) / rng.standard_gamma(prior.shape + np.asarray(n) / 2, total.shape)
+        mean = rng.normal(centre, np.sqrt(variance / strength))
+        return np.stack(
+            [self.centre + self.half_width * mean, self.half_width**2 * variance],
+            axis=-1,
+        )
+
+    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
+        """Keep the centred scatter at 0 or above; the mean stays."""
+        total, squares = statistics[..., 0], statistics[..., 1]
+        return np.stack([total, np.maximum(squares, total**2 / n)], axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class CustomFamily(_Bounded):
+    """A one-parameter family of your own: give its density, its statistic and its conjugate step.
+
+    Moments are computed by Gauss–Legendre quadrature inside the bounds and in both tails (continuous records), or by
+    summation (discrete ones). A custom family cannot travel in JSON: pass it to ``infer(…, family=…)``.
+
+    Parameters
+    ----------
+    name : str
+        The model's name in the release.
+    lower, upper : float
+        Public bounds of a record.
+    support : (low, high)
+        Where records can lie; high may be infinite.
+    statistic : callable
+        Maps records to the sufficient statistic t(x), monotone in x.
+    log_density : callable
+        ``log_density(x, theta)``, broadcasting; the logarithm of the density, or of the probability of a whole number.
+    conjugate : callable
+        ``conjugate(prior, s, n, rng)`` draws theta given exact sums s of the statistic, batched.
+    prior_type : type
+        What priors it takes; a prior has ``draw``, ``log_density`` and ``support``.
+    discrete : bool, default False
+        Whether records are whole numbers.
+
+    Examples
+    --------
+    Weibull waiting times with known shape 2, whose statistic x² is exponential:
+
+    >>> import numpy as np
+    >>> from dpbook.expfam import CustomFamily, Gamma
+    >>> weibull = CustomFamily(
+    ...     "weibull-2", 0.0, 3.0, (0.0, np.inf), statistic=lambda x: x**2,
+    ...     log_density=lambda x, theta: np.log(2 * theta * x) - theta * x**2,
+    ...     conjugate=lambda prior, s, n, rng: rng.gamma(prior.shape + n, 1 / (prior.rate + s)),
+    ...     prior_type=Gamma,
+    ... )
+    >>> mean, _ = weibull.moments(np.array(1.0), "clip")
+    >>> bool(abs(mean[1] - 1.0) < 1e-9)
+    True
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    support: tuple[float, float]
+    statistic: Callable[[Array], Array]
+    log_density: Callable[[Array, Array], Array]
+    conjugate: Callable[..., Array]
+    prior_type: type
+    discrete: bool = False
+
+    def __post_init__(self) -> None:
+        _set_bounds(self)
+
+    @property
+    def _inside_range(self) -> tuple[float, float]:
+        low, high = sorted(float(v) for v in self.statistic(np.array([self.lower, self.upper])))
+        return low, high
+
+    @property
+    def released_range(self) -> tuple[float, float]:
+        """What one record can add to a released sum."""
+        low, high = self._inside_range
+        return min(low, 0.0), max(high, 0.0)
+
+    @property
+    def statistic_range(self) -> tuple[float, float]:
+        """What one record can add to the sufficient statistic, over the support."""
+        low, high = sorted(float(v) for v in self.statistic(np.array(self.support)))
+        return low, high
+
+    @property
+    def magnitude(self) -> float:
+        """The largest absolute value of the statistic inside the bounds."""
+        return max(abs(v) for v in self._inside_range)
+
+    def _sufficient(self, rows: Array) -> Array:
+        """Return the statistic of each record."""
+        return np.asarray(self.statistic(rows))
+
+    def _released(self, rows: Array, outside: str) -> Array:
+        """Return the statistic of the clipped record, or of the record where it lies inside and 0 elsewhere."""
+        _check_outside(outside)
+        value = self.statistic(np.clip(rows, self.lower, self.upper))
+        return value if outside == "clip" else np.where((rows >= self.lower) & (rows <= self.upper), value, 0.0)
+
+    def _sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
+        """Return the range of the statistic inside the bounds, or with redaction also its distance to zero."""
+        low, high = self._inside_range
+        return exact.bounded_sum(low, high) if _check_outside(outside) == "clip" else max(high - low, self.magnitude)
+
+    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        raise TypeError("a custom family has no closed form; its moments come from quadrature")
+
+    def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+        """Return mean and covariance of (released statistic, sufficient statistic), by quadrature or summation."""
+        _check_outside(outside)
+        x, weights = self._nodes
+        mass = weights * np.exp(self.log_density(x, np.asarray(theta, dtype=float)[..., None]))
+        pair = np.stack([self._released(x[:, None], outside)[:, 0], self.statistic(x)])
+        mean = mass @ pair.T
+        second = np.einsum("...q,iq,jq->...ij", mass, pair, pair)
+        return mean, second - mean[..., :, None] * mean[..., None, :]
+
+    @property
+    def _nodes(self) -> tuple[Array, Array]:
+        low, high = self.support
+        if self.discrete:
+            top = high if math.isfinite(high) else max(4 * self.upper, self.upper + 2000)
+            x = np.arange(low, top + 1)
+            return x, np.ones_like(x)
+        pieces = [_legendre(self.lower, self.upper, 200)]
+        if low < self.lower:
+            pieces.append(
+                _legendre(low, self.lower, 100) if math.isfinite(low) else _half_line(self.lower, -self.width)
+            )
+        if high > self.upper:
+            pieces.append(
+                _legendre(self.upper, high, 100) if math.isfinite(high) else _half_line(self.upper, self.width)
+            )
+        return np.concatenate([p[0] for p in pieces]), np.concatenate([p[1] for p in pieces])
+
+    @property
+    def width(self) -> float:
+        """The distance of the bounds."""
+        return self.upper - self.lower
+
+    def _draw_parameter(self, prior: Any, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw theta by the conjugate step that was given."""
+        return np.asarray(self.conjugate(prior, statistics[..., 0], n, rng))
+
+    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
+        """Move the sum into n times the statistic's range over the support."""
+        low, high = self.statistic_range
+        size = np.asarray(n, dtype=float)[..., None]
+        return np.clip(statistics, size * low, size * high)
+
+
+def _set_bounds(family: Any, least: float | None = None) -> None:
+    low, high = interval("(lower, upper)", (family.lower, family.upper))
+    if least is not None and low < least:
+        raise ValueError(f"lower must be at least {least:g}, got {low}")
+    object.__setattr__(family, "lower", low)
+    object.__setattr__(family, "upper", high)
+
+
+def _differences(more: list[Array], less: list[Array]) -> list[Array]:
+    return [a - b for a, b in zip(more, less, strict=True)]
+
+
+def _normal_partial(
+    low: Array,
+    high: Array,
+    mass: Array,
+    *,
+    lower_open: bool = False,
+    upper_open: bool = False,
+) -> list[Array]:
+    """Return E[z^k; low < z < high] for a standard normal z, k = 0 … 4."""
+    phi = [
+        np.exp(-0.5 * low**2) / math.sqrt(2 * math.pi),
+        np.exp(-0.5 * high**2) / math.sqrt(2 * math.pi),
+    ]
+    ends = [
+        (0.0 if lower_open else 1.0) * phi[0],
+        (0.0 if upper_open else 1.0) * phi[1],
+    ]
+    parts = [np.abs(mass), ends[0] - ends[1]]
+    for k in range(2, 5):
+        parts.append((k - 1) * parts[k - 2] + low ** (k - 1) * ends[0] - high ** (k - 1) * ends[1])
+    return parts
+
+
+def _shifted(parts: list[Array], mean: Array, sd: Array) -> list[Array]:
+    """Turn partial moments of z into those of mean + sd z."""
+    return [
+        sum(
+            (math.comb(k, j) * mean ** (k - j) * sd**j * parts[j] for j in range(k + 1)),
+            np.zeros_like(mean),
+        )
+        for k in range(5)
+    ]
+
+
+def _legendre(low: float, high: float, count: int) -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    half = (high - low) / 2
+    return (low + high) / 2 + half * nodes, half * weights
+
+
+def _half_line(start: float, scale: float) -> tuple[Array, Array]:
+    """Nodes and weights for an integral from ``start`` to infinity towards ``scale``: x = start + scale u/(1-u)."""
+    u, weights = _legendre(0.0, 1.0, 200)
+    return start + scale * u / (1 - u), abs(scale) * weights / (1 - u) ** 2

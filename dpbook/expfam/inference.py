@@ -14,33 +14,102 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpbook._validation import analyst_generator, integer, one_of
-from dpbook.expfam.families import Beta, Binomial
-from dpbook.expfam.one_parameter import BetaMixture, GridDensity, _BetaTimesLikelihood
-from dpbook.expfam.releases import _count_ones, _require_binomial
-from dpbook.posterior import Posterior
+from dpbook.expfam.families import (
+    Binomial,
+    Exponential,
+    Family,
+    Multinomial,
+    Normal,
+    Poisson,
+)
+from dpbook.expfam.gibbs import gibbs_start, gibbs_step
+from dpbook.expfam.one_parameter import (
+    BetaMixture,
+    GridDensity,
+    HalfLineDensity,
+    _BetaTimesLikelihood,
+)
+from dpbook.expfam.priors import Beta
+from dpbook.expfam.releases import _require_family
+from dpbook.latent_noise import normal_laplace_logpdf
+from dpbook.posterior import Posterior, warn_if_unconverged
+from dpbook.records import as_chunks
 from dpbook.release import Release
+from dpbook.sampling import posteriors, run
 
-__all__ = ["infer", "infer_nonprivate", "posterior_density"]
+__all__ = ["infer", "infer_nonprivate", "methods_of", "posterior_density"]
 
-_METHODS = ("exact", "naive")
+# Gibbs: 1,000 sweeps to forget the start, then every fifth is kept.
+_BURN_IN, _THIN = 1000, 5
+# R-hat takes milliseconds a release: of a long sequence the first ones speak for all.
+_CHECKED = 20
+
+_METHODS: dict[str, tuple[str, ...]] = {
+    "binomial": ("exact", "collapsed", "gibbs", "naive"),
+    "multinomial": ("gibbs", "naive"),
+    "exponential": ("collapsed", "gibbs", "naive"),
+    "poisson": ("collapsed", "gibbs", "naive"),
+    "normal": ("gibbs", "naive"),
+}
+_CUSTOM = ("collapsed", "gibbs", "naive")
+_FAMILIES: dict[str, type[Family]] = {
+    "binomial": Binomial,
+    "multinomial": Multinomial,
+    "exponential": Exponential,
+    "poisson": Poisson,
+    "normal": Normal,
+}
 
 
-def posterior_density(release: Release, prior: Beta, *, method: str = "exact") -> BetaMixture | GridDensity:
-    """Return the posterior density of theta given a release: no sampling, no data.
+def methods_of(family: Family) -> tuple[str, ...]:
+    """Return the methods of :func:`infer` that a family has, the default first.
 
-    For a noisy count y the exact posterior is a mixture over the n + 1 possible counts s, with weights proportional to
-    ``C(n,s) B(alpha+s, beta+n-s) p(y|s)``. For randomised response it is ``prior(theta) π^r (1-π)^(n-r)``, where
-    ``π = (1-t) + (2t-1) theta`` is the chance of a "yes" report and t that of a true answer. The naive posterior takes
-    the noisy value, moved to the nearest possible count, for the truth.
+    Parameters
+    ----------
+    family : Family
+        The model.
+
+    Returns
+    -------
+    tuple of str
+        Names to pass as ``method``.
+
+    Examples
+    --------
+    >>> from dpbook.expfam import Exponential, methods_of
+    >>> methods_of(Exponential(0, 10))
+    ('collapsed', 'gibbs', 'naive')
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+    return _METHODS.get(family.name, _CUSTOM)
+
+
+def posterior_density(
+    release: Release,
+    prior: Any,
+    *,
+    method: str | None = None,
+    family: Family | None = None,
+) -> BetaMixture | GridDensity:
+    """Return the posterior density of a one-parameter family given a release: no sampling, no data.
+
+    For a noisy count z the exact posterior is a mixture over the n + 1 possible counts s, with weights proportional to
+    ``C(n,s) B(alpha+s, beta+n-s) p(z|s)``. For randomised response it is ``prior(theta) π^r (1-π)^(n-r)``, where
+    ``π = (1-t) + (2t-1) theta`` is the chance of a "yes" report and t that of a true answer. The collapsed posterior
+    takes the released sum as normal given theta, and integrates it out: ``prior(theta)`` times the density of a normal
+    plus the noise at z. The naive posterior takes the noisy value, moved to the nearest possible one, for the truth.
 
     Parameters
     ----------
     release : Release
         From :func:`release` or :func:`release_randomized_response`.
-    prior : Beta
-        The prior of theta.
-    method : {"exact", "naive"}
-        Whether to account for the noise.
+    prior : object
+        The family's conjugate prior.
+    method : {"exact", "collapsed", "naive"}, optional
+        Default: the family's own.
+    family : Family, optional
+        Needed for a custom family, which cannot travel in a release.
 
     Returns
     -------
@@ -57,13 +126,16 @@ def posterior_density(release: Release, prior: Beta, *, method: str = "exact") -
 
     Explained in :doc:`/book/background/after-a-release`.
     """
-    _check(release, prior, method)
+    family, method = _check(release, prior, method, family)
+    if family.parameters != 1 or method == "gibbs":
+        raise ValueError(f"method must be one with a density, for a one-parameter family; got {method!r}, {family!r}")
     if release.mechanism == "randomized response":
         return _after_randomized_response(release, prior, method)
-    noisy = float(release["sum"][0])
     if method == "naive":
-        after = prior.updated(float(np.clip(noisy, 0, release.n)), release.n)
-        return BetaMixture([1.0], [after.alpha], [after.beta])
+        return _naive_density(release, prior, family)
+    if method == "collapsed":
+        return _collapsed(release, prior, family)
+    noisy = float(release["sum"][0])
     counts, log_weights = _log_weights(noisy, release, prior)
     weights = np.exp(log_weights - log_weights.max())
     return BetaMixture(weights, prior.alpha + counts, prior.beta + release.n - counts)
@@ -72,50 +144,61 @@ def posterior_density(release: Release, prior: Beta, *, method: str = "exact") -
 @overload
 def infer(
     release: Release,
-    prior: Beta,
+    prior: Any,
     *,
     method: str | None = None,
     draws: int = 4000,
-    chains: int = 4,
+    chains: int | None = None,
     rng: np.random.Generator | None = None,
+    family: Family | None = None,
+    progress: bool = False,
 ) -> Posterior: ...
 @overload
 def infer(
     release: Sequence[Release],
-    prior: Beta,
+    prior: Any,
     *,
     method: str | None = None,
     draws: int = 4000,
-    chains: int = 4,
+    chains: int | None = None,
     rng: np.random.Generator | None = None,
+    family: Family | None = None,
+    progress: bool = False,
 ) -> list[Posterior]: ...
 def infer(
     release: Release | Sequence[Release],
-    prior: Beta,
+    prior: Any,
     *,
     method: str | None = None,
     draws: int = 4000,
-    chains: int = 4,
+    chains: int | None = None,
     rng: np.random.Generator | None = None,
+    family: Family | None = None,
+    progress: bool = False,
 ) -> Posterior | list[Posterior]:
     """Return the posterior of ``theta`` given a release, or a list of posteriors for a sequence of releases.
 
-    Post-processing: it reads nothing but the release, so it costs no privacy.
+    Post-processing: it reads nothing but the release, so it costs no privacy. A sequence of releases is one batch.
 
     Parameters
     ----------
     release : Release or sequence of Release
-        From :func:`release` or :func:`release_randomized_response`.
-    prior : Beta
-        The prior of theta.
-    method : {"exact", "naive"}, optional
-        Default: ``"exact"``.
+        From :func:`release` or :func:`release_randomized_response`; a sequence is of one family.
+    prior : Beta, Dirichlet, Gamma, NormalInverseGamma, or a custom family's prior
+        The conjugate prior of theta.
+    method : {"exact", "collapsed", "gibbs", "naive"}, optional
+        Default: exact for the binomial, collapsed for other one-parameter families, Gibbs otherwise
+        (:func:`methods_of`).
     draws : int, default 4000
         How many draws in all.
-    chains : int, default 4
-        How many chains they are arranged in (they are independent either way).
+    chains : int, optional
+        How many chains they are arranged in: by default 4 where draws are independent, 20 for Gibbs.
     rng : numpy.random.Generator, optional
         The source of randomness.
+    family : Family, optional
+        Needed for a custom family, which cannot travel in a release.
+    progress : bool, default False
+        Whether Gibbs shows a progress bar.
 
     Returns
     -------
@@ -134,22 +217,43 @@ def infer(
 
     Explained in :doc:`/book/background/after-a-release`.
     """
-    draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
-    method = "exact" if method is None else one_of("method", method, _METHODS)
+    draws = integer("draws", draws, least=1)
+    chains = None if chains is None else integer("chains", chains, least=1)
     rng = analyst_generator(rng)
     if isinstance(release, Release):
-        return _draw(posterior_density(release, prior, method=method), method, draws, chains, rng)
+        return infer(
+            [release],
+            prior,
+            method=method,
+            draws=draws,
+            chains=chains,
+            rng=rng,
+            family=family,
+        )[0]
     if not isinstance(release, Sequence):
         raise TypeError(f"release must be a Release or a sequence of them, got {type(release).__name__}")
-    for each in release:
-        _check(each, prior, method)
-    return [_draw(posterior_density(each, prior, method=method), method, draws, chains, rng) for each in release]
+    if not release:
+        return []
+    checked = [_check(each, prior, method, family) for each in release]
+    model, chosen = checked[0]
+    if any(other != checked[0] for other in checked[1:]):
+        raise ValueError("release must be a sequence of one family, one mechanism and one treatment of records outside")
+    if chosen == "gibbs":
+        return _gibbs(release, prior, model, draws, chains or 20, rng, progress)
+    each = -(-draws // (chains or 4))
+    shape = (chains or 4, each)
+    if chosen == "naive":
+        return [_naive(one, prior, model, shape, rng) for one in release]
+    densities = (posterior_density(one, prior, method=chosen, family=family) for one in release)
+    return [
+        Posterior({"theta": density.draw(shape[0] * each, rng).reshape(shape)}, method=chosen) for density in densities
+    ]
 
 
 def infer_nonprivate(
     x: Any,
-    family: Binomial,
-    prior: Beta,
+    family: Family,
+    prior: Any,
     *,
     draws: int = 4000,
     chains: int = 4,
@@ -160,11 +264,11 @@ def infer_nonprivate(
     Parameters
     ----------
     x : array, Series, table of one column, iterator of chunks, or Dask collection
-        The records, 0 or 1.
-    family : Binomial
+        The records; none are clipped or redacted.
+    family : Family
         The model.
-    prior : Beta
-        The prior of theta.
+    prior : object
+        Its conjugate prior.
     draws, chains, rng
         As in :func:`infer`.
 
@@ -185,38 +289,144 @@ def infer_nonprivate(
 
     Explained in :doc:`/book/background/after-a-release`.
     """
-    _require_binomial(family)
-    _require_beta(prior)
+    _require_family(family)
+    _require_prior(prior, family)
     draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
-    total = _count_ones(x)
-    after = prior.updated(float(total.values[0]), total.n)
-    density = BetaMixture([1.0], [after.alpha], [after.beta])
-    return _draw(density, "non-private", draws, chains, analyst_generator(rng))
+    n, total = 0, np.zeros(family.size)
+    for rows in as_chunks(x, name="x"):
+        if rows.shape[1] != 1:
+            raise ValueError(f"x must have one column, got {rows.shape[1]}")
+        n, total = n + len(rows), total + family._sufficient(rows).sum(axis=0)
+    if n == 0:
+        raise ValueError("x must hold at least one record, got none")
+    shape = (chains, -(-draws // chains))
+    statistics = np.broadcast_to(total, (*shape, family.size))
+    return Posterior(
+        {"theta": family._draw_parameter(prior, statistics, np.asarray(n), analyst_generator(rng))},
+        method="non-private",
+    )
 
 
-def _draw(
-    density: BetaMixture | GridDensity, method: str, draws: int, chains: int, rng: np.random.Generator
+def _gibbs(
+    releases: Sequence[Release],
+    prior: Any,
+    family: Family,
+    draws: int,
+    chains: int,
+    rng: np.random.Generator,
+    progress: bool,
+) -> list[Posterior]:
+    """Run every release's chains in one batch; thin so that slow chains still travel."""
+    noisy = np.stack([np.atleast_1d(each["sum"]) for each in releases])
+    n = np.array([float(each.n) for each in releases])
+    scale = np.array([each.scale["sum"] for each in releases])
+    problem = (family, prior, noisy, n, scale)
+    step = gibbs_step(
+        *problem,
+        outside=str(releases[0].settings.get("outside", "clip")),
+        laplace=releases[0].mechanism == "laplace",
+    )
+    kept = run(
+        step,
+        gibbs_start(*problem, chains, rng),
+        draws=-(-draws // chains),
+        burn_in=_BURN_IN,
+        thin=_THIN,
+        keep=["theta"],
+        rng=rng,
+        progress=progress,
+        label="gibbs",
+    )
+    found = posteriors(kept, method="gibbs")
+    warn_if_unconverged(found[:_CHECKED])
+    return found
+
+
+def _naive(
+    release: Release,
+    prior: Any,
+    family: Family,
+    shape: tuple[int, int],
+    rng: np.random.Generator,
 ) -> Posterior:
-    each = -(-draws // chains)
-    return Posterior({"theta": density.draw(chains * each, rng).reshape(chains, each)}, method=method)
+    name = "reports" if release.mechanism == "randomized response" else "sum"
+    valid = family._nearest_valid(np.asarray(release[name], dtype=float), np.asarray(release.n))
+    statistics = np.broadcast_to(valid, (*shape, family.size))
+    return Posterior(
+        {"theta": family._draw_parameter(prior, statistics, np.asarray(release.n), rng)},
+        method="naive",
+    )
 
 
-def _require_beta(prior: Any) -> None:
-    if not isinstance(prior, Beta):
-        raise TypeError(f"prior must be Beta(alpha, beta), got {prior!r}")
+def _naive_density(release: Release, prior: Any, family: Family) -> BetaMixture | GridDensity:
+    valid = float(family._nearest_valid(np.asarray(release["sum"]), np.asarray(release.n))[0])
+    if isinstance(family, Binomial):
+        after = prior.updated(valid, release.n)
+        return BetaMixture([1.0], [after.alpha], [after.beta])
+    if isinstance(family, (Exponential, Poisson)):
+        return GridDensity(family._updated(prior, valid, release.n).log_density, prior.support)
+    raise ValueError("method must not be 'naive' for the density of a custom family; infer draws from it")
 
 
-def _check(release: Any, prior: Any, method: str) -> None:
+def _collapsed(release: Release, prior: Any, family: Family) -> GridDensity:
+    """Integrate the latent sum out: given theta, the release is a normal plus the noise."""
+    noisy, scale, n = float(release["sum"][0]), release.scale["sum"], release.n
+    outside = str(release.settings.get("outside", "clip"))
+
+    def log_likelihood(theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        mean, cov = family._moments(theta, outside)
+        centre, variance = n * mean[..., 0], np.maximum(n * cov[..., 0, 0], 0.0)
+        usable = np.isfinite(centre) & np.isfinite(variance)
+        centre, variance = (
+            np.where(usable, centre, 0.0),
+            np.where(usable, variance, 1.0),
+        )
+        if release.mechanism == "laplace":
+            value = normal_laplace_logpdf(noisy, centre, variance, scale)
+        else:
+            value = -0.5 * ((noisy - centre) ** 2 / (variance + scale**2) + np.log(variance + scale**2))
+        return np.where(usable, value, -np.inf)
+
+    if isinstance(prior, Beta):
+        return _BetaTimesLikelihood(prior.alpha, prior.beta, log_likelihood)
+    if prior.support == (0.0, math.inf):
+        return HalfLineDensity(lambda theta: prior.log_density(theta) + log_likelihood(theta))
+    return GridDensity(lambda theta: prior.log_density(theta) + log_likelihood(theta), prior.support)
+
+
+def _require_prior(prior: Any, family: Family) -> None:
+    if not isinstance(prior, family.prior_type):
+        raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
+    if isinstance(family, Multinomial) and np.size(prior.alpha) != family.k:
+        raise ValueError(f"prior must have {family.k} pseudo-counts, got {np.size(prior.alpha)}")
+
+
+def _check(release: Any, prior: Any, method: str | None, family: Family | None) -> tuple[Family, str]:
+    """Return the release's family and the method to use, or raise naming what is wrong."""
     if not isinstance(release, Release):
         raise TypeError(f"release must be a Release, got {type(release).__name__}")
-    release.require(model="binomial", mechanisms=("laplace", "gaussian", "randomized response"))
-    _require_beta(prior)
-    one_of("method", method, _METHODS)
+    if family is None:
+        if release.model not in _FAMILIES:
+            raise ValueError(f"release is of model {release.model!r}: pass its family, or use another infer function")
+        settings = {key: value for key, value in release.settings.items() if key in ("k", "lower", "upper")}
+        family = _FAMILIES[release.model](**settings)
+    else:
+        _require_family(family)
+        release.require(model=family.name)
+    local = ("randomized response",) if family.name == "binomial" else ()
+    release.require(model=family.name, mechanisms=("laplace", "gaussian", *local))
+    _require_prior(prior, family)
+    methods = ("exact", "naive") if release.mechanism == "randomized response" else methods_of(family)
+    return family, methods[0] if method is None else one_of("method", method, methods)
 
 
 def _log_weights(noisy: float, release: Release, prior: Beta) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the counts whose weight is not negligible, and the logarithms of their weights, up to a constant."""
-    n, scale, gaussian = release.n, release.scale["sum"], release.mechanism == "gaussian"
+    n, scale, gaussian = (
+        release.n,
+        release.scale["sum"],
+        release.mechanism == "gaussian",
+    )
     # Distances are taken from the possible value nearest to y, which changes the weights by a constant factor only:
     # |y-s| = |y-c| + |c-s| for every count s, and likewise for squares. A far y then costs no precision.
     nearest = min(max(noisy, 0.0), float(n))
@@ -224,7 +434,10 @@ def _log_weights(noisy: float, release: Release, prior: Beta) -> tuple[NDArray[n
     extremes = _log_beta_binomial(_turning_points(n, prior), n, prior)
     drop = float(np.ptp(extremes)) + 45.0  # e^-45 is below double precision
     reach = 1 + scale * (math.sqrt(2 * drop) if gaussian else drop)
-    counts = np.arange(math.floor(max(nearest - reach, 0.0)), math.ceil(min(nearest + reach, float(n))) + 1)
+    counts = np.arange(
+        math.floor(max(nearest - reach, 0.0)),
+        math.ceil(min(nearest + reach, float(n))) + 1,
+    )
     distance = np.abs(nearest - counts) / scale
     log_noise = -(0.5 * distance + pull) * distance if gaussian else -distance
     return counts, _log_beta_binomial(counts, n, prior) + log_noise

@@ -16,9 +16,12 @@ from scipy import optimize, special
 
 from dpbook._validation import analyst_generator, finite_array, integer, interval
 
-__all__ = ["BetaMixture", "GridDensity"]
+__all__ = ["BetaMixture", "GridDensity", "HalfLineDensity"]
 
 Array = NDArray[np.float64]
+
+# The half-line is covered from e^-700 to e^700, the range of double precision.
+_LOG_RANGE = 700.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +75,10 @@ class BetaMixture:
         _, alpha, beta = self._parts()
         means = alpha / (alpha + beta)
         reach = math.sqrt(-log_tail / (2 * (alpha + beta + 1).min()))
-        first, last = np.searchsorted(means, theta - reach), np.searchsorted(means, theta + reach, side="right")
+        first, last = (
+            np.searchsorted(means, theta - reach),
+            np.searchsorted(means, theta + reach, side="right"),
+        )
         return map(slice, first.tolist(), last.tolist())
 
     @property
@@ -174,13 +180,22 @@ class BetaMixture:
         Explained in :doc:`/book/background/after-a-release`.
         """
         _share("q", q)
-        low, high = -708.0, 36.7  # the logits of the smallest normal double and of the largest below 1
+        low, high = (
+            -708.0,
+            36.7,
+        )  # the logits of the smallest normal double and of the largest below 1
         if self.cdf(special.expit(low)) >= q:
             return 0.0
         if self.cdf(special.expit(high)) <= q:
             return 1.0
         # On the logit scale, so that a quantile next to 0 is found to as many digits as any other.
-        logit = optimize.brentq(lambda u: float(self.cdf(special.expit(u))) - q, low, high, xtol=1e-12, rtol=1e-14)
+        logit = optimize.brentq(
+            lambda u: float(self.cdf(special.expit(u))) - q,
+            low,
+            high,
+            xtol=1e-12,
+            rtol=1e-14,
+        )
         return float(special.expit(logit))
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> Array:
@@ -239,7 +254,12 @@ class GridDensity:
     Explained in :doc:`/book/background/after-a-release`.
     """
 
-    def __init__(self, log_density: Callable[[Array], Array], support: tuple[float, float], points: int = 2000) -> None:
+    def __init__(
+        self,
+        log_density: Callable[[Array], Array],
+        support: tuple[float, float],
+        points: int = 2000,
+    ) -> None:
         low, high = interval("support", support)
         points = integer("points", points, least=100)
         self._log_density = log_density
@@ -254,12 +274,14 @@ class GridDensity:
     @property
     def mean(self) -> float:
         """The density's mean."""
-        return float(np.sum(self._mass * self._values))
+        held = self._mass > 0
+        return float(np.sum(self._mass[held] * self._values[held]))
 
     @property
     def sd(self) -> float:
         """The density's standard deviation."""
-        return float(np.sqrt(np.sum(self._mass * (self._values - self.mean) ** 2)))
+        held = self._mass > 0  # points without mass may lie where a square overflows
+        return float(np.sqrt(np.sum(self._mass[held] * (self._values[held] - self.mean) ** 2)))
 
     def pdf(self, theta: ArrayLike) -> Array:
         """Return the density at ``theta``, 0 outside the support.
@@ -370,6 +392,73 @@ class GridDensity:
 
     def _from_grid(self, points: ArrayLike) -> Array:
         return np.asarray(points, dtype=float)
+
+
+class HalfLineDensity(GridDensity):
+    """A density on the positive half-line, normalised on a grid of u with theta = exp(sinh(u)).
+
+    The grid is fine where the parameter is of order one and reaches to the ends of double precision.
+
+    Parameters
+    ----------
+    log_density : callable
+        Maps an array of positive points to the logarithm of the density, up to a constant.
+    points : int, default 1000
+        The number of grid points of the final, refined grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.expfam import HalfLineDensity
+    >>> density = HalfLineDensity(lambda t: 3 * np.log(t) - 2 * t)  # Gamma(4, 2)
+    >>> round(density.mean, 6), round(density.sd, 6)
+    (2.0, 1.0)
+
+    Explained in :doc:`/book/background/after-a-release`.
+    """
+
+    def __init__(self, log_density: Callable[[Array], Array], points: int = 1000) -> None:
+        self._of_parameter = log_density
+        end = math.asinh(_LOG_RANGE)
+        super().__init__(self._log_density_on_grid, (-end, end), points)
+
+    def _log_density_on_grid(self, u: Array) -> Array:
+        log_theta = np.sinh(u)
+        with np.errstate(all="ignore"):
+            values = np.asarray(self._of_parameter(np.exp(log_theta)), dtype=float) + log_theta + np.log(np.cosh(u))
+        return np.where(np.isnan(values), -np.inf, values)  # far outside, a density may be 0 · ∞
+
+    def pdf(self, theta: ArrayLike) -> Array:
+        """Return the density at ``theta``, 0 below 0.
+
+        Parameters
+        ----------
+        theta : array
+            Points.
+
+        Returns
+        -------
+        ndarray
+            The density, of theta's shape.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpbook.expfam import HalfLineDensity
+        >>> HalfLineDensity(lambda t: -t).pdf([-1.0, 1.0]).round(4)
+        array([0.    , 0.3679])
+
+        Explained in :doc:`/book/background/after-a-release`.
+        """
+        points = np.asarray(theta, dtype=float)
+        at = np.where(points > 0, points, 1.0)
+        return np.where(points > 0, np.exp(self._of_parameter(at) - self._log_total), 0.0)
+
+    def _to_grid(self, theta: Array) -> Array:
+        return np.asarray(np.arcsinh(np.log(np.maximum(theta, np.finfo(float).tiny))))
+
+    def _from_grid(self, points: ArrayLike) -> Array:
+        return np.asarray(np.exp(np.sinh(np.asarray(points, dtype=float))))
 
 
 class _BetaTimesLikelihood(GridDensity):

@@ -5,6 +5,7 @@ Every release is private for replace-one neighbours, n public. The last section 
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from dataclasses import dataclass
@@ -14,39 +15,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook import noise
-from dpbook._validation import delta_value, fraction, integer, one_of, positive, seeded_generator
+from dpbook._validation import (
+    delta_value,
+    finite_array,
+    fraction,
+    integer,
+    interval,
+    one_of,
+    positive,
+    seeded_generator,
+)
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.expfam.families import Beta, Binomial
-from dpbook.mechanisms import gaussian_scale
+from dpbook.expfam.families import OUTSIDE, Binomial, Family
+from dpbook.expfam.priors import Beta
+from dpbook.mechanisms import gaussian_scale, private_quantile
 from dpbook.records import ExactSum, exact_sum, grid_unit
 from dpbook.release import Release
+from dpbook.sensitivity import rounded
 
-__all__ = ["Preview", "preview", "release", "release_randomized_response"]
+__all__ = [
+    "Preview",
+    "preview",
+    "private_bounds",
+    "release",
+    "release_posterior_samples",
+    "release_randomized_response",
+]
 
 
 def release(
     x: Any,
-    family: Binomial,
+    family: Family,
     *,
     epsilon: float,
+    outside: str = "clip",
     mechanism: str = "laplace",
     delta: float = 0.0,
     rng: np.random.Generator | None = None,
     budget: PrivacyBudget | None = None,
 ) -> Release:
-    """Release the sufficient statistic of a family with noise.
+    """Release the sufficient statistics of a family with noise.
 
-    epsilon-DP (Laplace) or (epsilon, delta)-DP (Gaussian) for replace-one neighbours, n public. A record other than 0
-    or 1 raises an error, which is not private: only the curator may see it.
+    epsilon-DP (Laplace) or (epsilon, delta)-DP (Gaussian) for replace-one neighbours, n public. NaN, or a record
+    outside a discrete domain, raises an error, which is not private: only the curator may see it. Continuous records
+    outside the family's bounds raise nothing: they are clipped or redacted.
 
     Parameters
     ----------
     x : array, Series, table of one column, iterator of chunks, or Dask collection
-        The records, 0 or 1.
-    family : Binomial
-        The model.
+        The records.
+    family : Family
+        The model, with its public bounds.
     epsilon : float
         The privacy loss.
+    outside : {"clip", "redact"}
+        What becomes of records outside the bounds of an unbounded family: moved to the nearest bound, or left out.
     mechanism : {"laplace", "gaussian"}
         The noise.
     delta : float, default 0.0
@@ -59,7 +82,7 @@ def release(
     Returns
     -------
     Release
-        With the noisy number of ones as ``.values["sum"]``.
+        With the noisy sums of the family's statistics as ``.values["sum"]``.
 
     Examples
     --------
@@ -71,32 +94,44 @@ def release(
 
     Explained in :doc:`/book/background/after-a-release`.
     """
-    _require_binomial(family)
+    _require_family(family)
+    one_of("outside", outside, OUTSIDE)
     epsilon, delta = _check_loss(epsilon, delta, mechanism)
     rng = seeded_generator(rng)
-    total = _count_ones(x)
+    norm = 1 if mechanism == "laplace" else 2
+    unit = grid_unit(family.magnitude)
+    bound = family.sensitivity(outside, norm)
+    if not family.on_grid:
+        bound = rounded(bound, family.size, unit, norm)
+    total = _sums(x, family, outside)
     charge(budget, epsilon, delta, label=f"{family.name} sum")
     if mechanism == "laplace":
-        noisy, scale = noise.add_laplace_to_sum(total, family.sensitivity, epsilon, rng)
+        noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
     else:
-        scale = gaussian_scale(sensitivity=family.sensitivity, epsilon=epsilon, delta=delta)
+        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta)
         noisy = noise.add_gaussian_to_sum(total, scale, rng)
+    settings = {} if family.bounded else {"outside": outside}
     return Release(
         values={"sum": noisy},
         model=family.name,
         mechanism=mechanism,
         scale={"sum": scale},
-        sensitivity={"sum": family.sensitivity},
+        sensitivity={"sum": bound},
         epsilon=epsilon,
         delta=delta,
         n=total.n,
         bounds={"x": family.bounds},
+        settings={**family.settings, **settings},
         float_safe=rng is None,
     )
 
 
 def release_randomized_response(
-    x: Any, *, epsilon: float, rng: np.random.Generator | None = None, budget: PrivacyBudget | None = None
+    x: Any,
+    *,
+    epsilon: float,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
 ) -> Release:
     """Release how many of the randomised responses to a yes-or-no question are "yes".
 
@@ -131,7 +166,7 @@ def release_randomized_response(
     """
     epsilon = positive("epsilon", epsilon)
     rng = seeded_generator(rng)
-    ones = _count_ones(x)
+    ones = _sums(x, Binomial(), "clip")
     charge(budget, epsilon, 0.0, label="randomised response")
     # Answers are exchangeable, so flipping sorted ones gives the count the same law as flipping them in order.
     total = round(float(ones.values[0]))
@@ -149,6 +184,155 @@ def release_randomized_response(
         settings={"truth": 1 / (1 + math.exp(-epsilon))},
         float_safe=rng is None,
     )
+
+
+def release_posterior_samples(
+    x: Any,
+    family: Family,
+    prior: Any,
+    *,
+    epsilon: float,
+    support: tuple[float, float],
+    count: int = 1,
+    grid: int = 2001,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+) -> Release:
+    """Release draws from a flattened posterior: one-posterior sampling by the exponential mechanism on a public grid.
+
+    epsilon-DP for replace-one neighbours, n public. The utility of theta is the log posterior, of sensitivity Δ = the
+    most that one record within the bounds can change the log likelihood anywhere on the support. Each of ``count``
+    draws spends epsilon / count, at the temperature T = max(1, 2Δ count / epsilon): a posterior sample itself is
+    2Δ-DP, and no budget is used to sharpen it.
+
+    Parameters
+    ----------
+    x : array, Series, table of one column, iterator of chunks, or Dask collection
+        The records; clipped to the family's bounds.
+    family : Family
+        A one-parameter family.
+    prior : object
+        Its conjugate prior.
+    epsilon : float
+        The privacy loss of all draws together.
+    support : (low, high)
+        Where theta may lie, fixed without the data: the log likelihood must be bounded on it.
+    count : int, default 1
+        How many draws.
+    grid : int, default 2001
+        How many points the public grid over the support has.
+    rng : numpy.random.Generator, optional
+        Seeded teaching noise; None, the default, makes a real release.
+    budget : PrivacyBudget, optional
+        Charged before anything is drawn.
+
+    Returns
+    -------
+    Release
+        With the draws as ``.values["theta"]``, the temperature as ``.scale`` and Δ as ``.sensitivity``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import expfam
+    >>> draw = expfam.release_posterior_samples(
+    ...     [1] * 30 + [0] * 70, expfam.Binomial(), expfam.Beta(1, 1), epsilon=1.0, support=(0.1, 0.9),
+    ...     rng=np.random.default_rng(0),
+    ... )
+    >>> round(draw.scale["theta"], 3)
+    4.394
+
+    Explained in :doc:`/book/background/where-to-add-noise`.
+    """
+    _require_family(family)
+    if family.parameters != 1:
+        raise ValueError(f"family must have one parameter, got {family!r}")
+    if not isinstance(prior, family.prior_type):
+        raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
+    epsilon, count = positive("epsilon", epsilon), integer("count", count, least=1)
+    low, high = interval("support", support)
+    if low <= prior.support[0] or high >= prior.support[1]:
+        raise ValueError(f"support must lie strictly inside {prior.support}, got {support}")
+    theta = np.linspace(low, high, integer("grid", grid, least=2))
+    rng = seeded_generator(rng)
+    bound = float(np.max(family._log_ratio(theta))) * (1 + 1e-9)  # the utility is computed in floats
+    temperature = max(1.0, 2 * bound * count / epsilon)
+    total = _sums(x, family, "clip")
+    utility = prior.log_density(theta) + family._log_likelihood(total.values, np.asarray(total.n), theta)
+    charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
+    # choose() draws in proportion to exp(utility · ε'/(2Δ)); ε' = 2Δ/T is at most epsilon / count.
+    drawn = [theta[noise.choose(utility, bound, 2 * bound / temperature, rng)] for _ in range(count)]
+    return Release(
+        values={"theta": np.array(drawn)},
+        model=f"{family.name} posterior samples",
+        mechanism="exponential",
+        scale={"theta": temperature},
+        sensitivity={"theta": bound},
+        epsilon=epsilon,
+        n=total.n,
+        bounds={"x": family.bounds, "theta": (low, high)},
+        settings={"grid": theta.size},
+        float_safe=rng is None,
+    )
+
+
+def private_bounds(
+    x: Any,
+    *,
+    public_range: tuple[float, float],
+    epsilon: float,
+    coverage: float = 0.95,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+) -> tuple[float, float]:
+    """Release bounds that hold about the middle ``coverage`` of the records, for use as a family's bounds.
+
+    epsilon-DP for replace-one neighbours, n public: two private quantiles at epsilon / 2 each. The bounds are then
+    random and depend on the data; inference that takes them as fixed is off by what they reveal.
+
+    Parameters
+    ----------
+    x : array
+        The records.
+    public_range : (low, high)
+        Where records can lie at all, known without the data.
+    epsilon : float
+        The privacy loss of both bounds together.
+    coverage : float, default 0.95
+        The share of records to hold.
+    rng : numpy.random.Generator, optional
+        Seeded teaching noise; None, the default, makes a real release.
+    budget : PrivacyBudget, optional
+        Charged before the noise is drawn.
+
+    Returns
+    -------
+    tuple of float
+        (lower, upper).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import expfam
+    >>> x = np.random.default_rng(0).exponential(size=1000)
+    >>> low, high = expfam.private_bounds(x, public_range=(0, 50), epsilon=1.0, rng=np.random.default_rng(2))
+    >>> 0 <= low < 0.1 and 2 < high < 8
+    True
+
+    Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
+    """
+    tail = (1 - fraction("coverage", coverage)) / 2
+    epsilon = positive("epsilon", epsilon)
+    records = finite_array("x", x, ndim=1)
+    low, high = interval("public_range", public_range)
+    rng = seeded_generator(rng)
+    charge(budget, epsilon, 0.0, label="private bounds")
+    ends = sorted(
+        private_quantile(records, q, bounds=(low, high), epsilon=epsilon / 2, rng=rng) for q in (tail, 1 - tail)
+    )
+    if ends[0] == ends[1]:  # on a real release's grid both can fall in one cell; bounds need a width
+        ends = [low, high]
+    return ends[0], ends[1]
 
 
 @dataclass(frozen=True)
@@ -232,10 +416,10 @@ def preview(
     proportion = fraction("proportion", proportion)
     prior = Beta(1, 1) if prior is None else prior
     if mechanism == "laplace":
-        scale = family.sensitivity / epsilon
+        scale = family.sensitivity() / epsilon
         noise_variance = 2 * scale**2
     else:
-        scale = gaussian_scale(sensitivity=family.sensitivity, epsilon=epsilon, delta=delta)
+        scale = gaussian_scale(sensitivity=family.sensitivity(), epsilon=epsilon, delta=delta)
         noise_variance = scale**2
     spread = proportion * (1 - proportion)
     sampling_variance = spread / n
@@ -263,22 +447,29 @@ def _require_binomial(family: Any) -> None:
         raise TypeError(f"family must be Binomial(), got {family!r}")
 
 
+def _require_family(family: Any) -> None:
+    if not isinstance(family, Family):
+        raise TypeError(f"family must be a Family such as Binomial() or Exponential(0, 10), got {family!r}")
+
+
 def _check_loss(epsilon: float, delta: float, mechanism: str) -> tuple[float, float]:
     one_of("mechanism", mechanism, ("laplace", "gaussian"))
-    epsilon, delta = positive("epsilon", epsilon), delta_value("delta", delta, zero=mechanism == "laplace")
+    epsilon, delta = (
+        positive("epsilon", epsilon),
+        delta_value("delta", delta, zero=mechanism == "laplace"),
+    )
     if mechanism == "laplace" and delta:
         raise ValueError(f"delta must be 0 for the Laplace mechanism, which is pure; got {delta}")
     return epsilon, delta
 
 
-def _count_ones(x: Any) -> ExactSum:
-    """Sum 0/1 records exactly; raise on any other code."""
-    return exact_sum(x, _zeros_and_ones, unit=grid_unit(1.0), name="x")
+def _sums(x: Any, family: Family, outside: str) -> ExactSum:
+    """Sum the family's released statistics exactly, on its public grid."""
+    statistics = functools.partial(_statistics, family=family, outside=outside)
+    return exact_sum(x, statistics, unit=grid_unit(family.magnitude), name="x")
 
 
-def _zeros_and_ones(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _statistics(rows: NDArray[np.float64], *, family: Family, outside: str) -> NDArray[np.float64]:
     if rows.shape[1] != 1:
         raise ValueError(f"x must have one column, got {rows.shape[1]}")
-    if not np.isin(rows, (0.0, 1.0)).all():
-        raise ValueError("x must hold 0 and 1 only: a value lies outside the domain")
-    return rows
+    return family._released(rows, outside)

@@ -1,0 +1,256 @@
+"""The noise-aware Gibbs sampler: parameter, latent statistics and noise variances drawn in turn, many chains at once.
+
+Given theta the latent sums are taken as normal (the central limit theorem); given them theta is drawn by exact
+conjugacy. The two views are not one joint distribution at small n, so this is a pseudo-Gibbs sampler; where a collapsed
+posterior exists, prefer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpbook.expfam.families import Family, Multinomial
+from dpbook.latent_noise import draw_noise_variance, draw_statistics
+
+__all__ = ["GibbsState", "gibbs_start", "gibbs_step"]
+
+Array = NDArray[np.float64]
+_TRIES = 6
+
+
+class GibbsState(NamedTuple):
+    """Chains of the sampler; every array begins with the axes (chain, release).
+
+    Attributes
+    ----------
+    theta : ndarray
+        The parameter.
+    released : ndarray
+        The latent exact value of the released sums, (..., k).
+    noise_variance : ndarray
+        The variance of the noise on each sum, (..., k).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.expfam.gibbs import GibbsState
+    >>> GibbsState(np.zeros((4, 1)), np.zeros((4, 1, 1)), np.ones((4, 1, 1))).theta.shape
+    (4, 1)
+
+    Explained in :doc:`/book/background/bayesian-primer`.
+    """
+
+    theta: Array
+    released: Array
+    noise_variance: Array
+
+
+def gibbs_start(
+    family: Family,
+    prior: Any,
+    noisy: Array,
+    n: Array,
+    scale: Array,
+    chains: int,
+    rng: np.random.Generator,
+) -> GibbsState:
+    """Start chains at the released statistics, made valid, with fresh noise so that they lie apart.
+
+    Parameters
+    ----------
+    family : Family
+        The model.
+    prior : object
+        Its conjugate prior.
+    noisy : ndarray
+        The released sums, (release, k).
+    n, scale : ndarray
+        Number of records and noise scale, (release,).
+    chains : int
+        How many chains a release.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    GibbsState
+        With leading axes (chain, release).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.expfam import Beta, Binomial
+    >>> from dpbook.expfam.gibbs import gibbs_start
+    >>> one = np.array([50.0]), np.array([100.0]), np.array([10.0])
+    >>> start = gibbs_start(Binomial(), Beta(1, 1), one[0][None], one[1], one[2], 4, np.random.default_rng(0))
+    >>> start.released.shape
+    (4, 1, 1)
+
+    Explained in :doc:`/book/background/bayesian-primer`.
+    """
+    spread = scale[:, None]
+    apart = family._nearest_valid(noisy + rng.laplace(scale=spread, size=(chains, *noisy.shape)), n)
+    theta = family._draw_parameter(prior, apart, n, rng)
+    return GibbsState(theta, apart, rng.exponential(2 * spread**2, apart.shape))
+
+
+def gibbs_step(
+    family: Family,
+    prior: Any,
+    noisy: Array,
+    n: Array,
+    scale: Array,
+    *,
+    outside: str,
+    laplace: bool,
+) -> Callable[[np.random.Generator, GibbsState], GibbsState]:
+    """Return the sweep of the sampler: latent sums given theta, theta given them, noise variances given the residuals.
+
+    Parameters
+    ----------
+    family, prior, noisy, n, scale
+        As in :func:`gibbs_start`.
+    outside : {"clip", "redact"}
+        What the release did to records outside the bounds.
+    laplace : bool
+        Whether the noise is Laplace, a mixture of normals; otherwise it is normal with sd ``scale``.
+
+    Returns
+    -------
+    callable
+        ``step(rng, state) -> state``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.expfam import Beta, Binomial
+    >>> from dpbook.expfam.gibbs import gibbs_start, gibbs_step
+    >>> rng = np.random.default_rng(0)
+    >>> problem = (Binomial(), Beta(1, 1), np.array([[50.0]]), np.array([100.0]), np.array([10.0]))
+    >>> step = gibbs_step(*problem, outside="clip", laplace=True)
+    >>> step(rng, gibbs_start(*problem, 4, rng)).theta.shape
+    (4, 1)
+
+    Explained in :doc:`/book/background/bayesian-primer`.
+    """
+    fixed = np.broadcast_to(scale[:, None] ** 2, noisy.shape)
+    count = np.asarray(n, dtype=float)[..., None]
+    draw = _draw_scalar if family.size == 1 else _draw_vector
+
+    def step(rng: np.random.Generator, state: GibbsState) -> GibbsState:
+        mean, cov = family._moments(state.theta, outside)
+        released, sufficient = draw(
+            family,
+            mean * count,
+            cov * count[..., None],
+            noisy,
+            state.noise_variance,
+            n,
+            rng,
+        )
+        theta = family._draw_parameter(prior, sufficient, n, rng)
+        if laplace:
+            variance = draw_noise_variance(noisy - released, scale[:, None], rng)
+        else:
+            variance = np.broadcast_to(fixed, released.shape)
+        return GibbsState(theta, released, variance)
+
+    return step
+
+
+def _draw_scalar(
+    family: Family,
+    mean: Array,
+    cov: Array,
+    noisy: Array,
+    noise: Array,
+    n: Array,
+    rng: np.random.Generator,
+) -> tuple[Array, Array]:
+    """Draw one released sum given the noisy one, then the sufficient sum given it, each truncated to its range."""
+    centre, variance = mean[..., :1], np.maximum(cov[..., :1, 0], 0.0)
+    gain = variance / (variance + noise)
+    size = np.asarray(n, dtype=float)[..., None]
+    low, high = family.released_range
+    released = _truncated_normal(
+        centre + gain * (noisy - centre),
+        variance * (1 - gain),
+        size * low,
+        size * high,
+        rng,
+    )
+    if family.bounded:
+        return released, released
+    slope = np.divide(cov[..., 1:, 0], variance, out=np.zeros_like(variance), where=variance > 0)
+    left = np.maximum(cov[..., 1:, 1] - slope * cov[..., 1:, 0], 0.0)
+    bottom, top = family.statistic_range
+    return released, _truncated_normal(
+        mean[..., 1:] + slope * (released - centre),
+        left,
+        size * bottom,
+        size * top,
+        rng,
+    )
+
+
+def _draw_table(
+    family: Multinomial,
+    theta: Array,
+    noisy: Array,
+    noise: Array,
+    n: Array,
+    rng: np.random.Generator,
+) -> Array:
+    """Draw a table of counts; reject tables with negative counts a few times, then move to the nearest valid one."""
+    counts = family._draw_counts(theta, n, noisy, noise, rng)
+    for _ in range(_TRIES):
+        wrong = np.asarray((counts < 0).any(axis=-1))
+        if not wrong.any():
+            break
+        counts = np.where(wrong[..., None], family._draw_counts(theta, n, noisy, noise, rng), counts)
+    return family._nearest_valid(counts, n)
+
+
+def _draw_vector(
+    family: Family,
+    mean: Array,
+    cov: Array,
+    noisy: Array,
+    noise: Array,
+    n: Array,
+    rng: np.random.Generator,
+) -> tuple[Array, Array]:
+    """Draw released sums in Kalman form, then the sufficient ones given them; reject invalid ones, then project."""
+    k = family.size
+    released = draw_statistics(mean[..., :k], cov[..., :k, :k], noisy, noise, rng)
+    cross = cov[..., k:, :k]
+    ridge = 1e-12 * np.trace(cov[..., :k, :k], axis1=-2, axis2=-1)[..., None, None] * np.eye(k)
+    slope = np.swapaxes(np.linalg.solve(cov[..., :k, :k] + ridge, np.swapaxes(cross, -1, -2)), -1, -2)
+    centre = mean[..., k:] + np.einsum("...ij,...j->...i", slope, released - mean[..., :k])
+    values, vectors = np.linalg.eigh(cov[..., k:, k:] - slope @ np.swapaxes(cross, -1, -2))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    sufficient = centre + np.einsum("...ij,...j->...i", root, rng.normal(size=centre.shape))
+    for _ in range(_TRIES):
+        wrong = (family._nearest_valid(sufficient, n) != sufficient).any(axis=-1)
+        if not wrong.any():
+            break
+        again = centre + np.einsum("...ij,...j->...i", root, rng.normal(size=centre.shape))
+        sufficient = np.where(wrong[..., None], again, sufficient)
+    return released, family._nearest_valid(sufficient, n)
+
+
+def _truncated_normal(mean: Array, variance: Array, low: Any, high: Any, rng: np.random.Generator) -> Array:
+    """Draw normals truncated to [low, high] by the inverse cdf, in the left tail's log domain."""
+    sd = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    a, b = (low - mean) / sd, (high - mean) / sd
+    mirrored = a > 0
+    a, b = np.where(mirrored, -b, a), np.where(mirrored, -a, b)
+    u = rng.random(mean.shape)
+    log_p = np.logaddexp(np.log1p(-u) + special.log_ndtr(a), np.log(u) + special.log_ndtr(b))
+    z = special.ndtri_exp(np.minimum(log_p, 0.0))
+    return np.asarray(np.clip(mean + sd * np.where(mirrored, -z, z), low, high))
