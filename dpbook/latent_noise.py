@@ -55,7 +55,7 @@ def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator
     >>> print(draws.mean().round(1), draws.var().round(1))  # mean, mean**3 / shape
     2.0 2.7
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/background/bayesian-primer`.
     """
     shape = _above_zero("shape", shape)
     mean = np.asarray(mean, dtype=np.float64)
@@ -92,7 +92,7 @@ def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Ge
     >>> print(variance.mean().round(1))  # scale |r| + scale^2
     4.0
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/background/bayesian-primer`.
     """
     residual, scale = finite_array("residual", residual), _above_zero("scale", scale)
     # shape / mean = |r| / b, and the precision is 1 / b^2 times a draw with shape 1.
@@ -127,7 +127,7 @@ def normal_laplace_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
     >>> print(np.exp(normal_laplace_logpdf(y, 1.0, 4.0, 2.0)).sum().round(6) * 0.01)
     1.0
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/background/bayesian-primer`.
     """
     z, sd, scale = _standard_arguments(y, mean, variance, scale)
     with np.errstate(all="ignore"):
@@ -159,7 +159,7 @@ def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
     >>> print(normal_laplace_logcdf(-1000.0, 0.0, 1.0, 1.0).round(3))  # log(exp(1/2) / 2) - 1000
     -1000.193
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/background/bayesian-primer`.
     """
     z, sd, scale = _standard_arguments(y, mean, variance, scale)
     with np.errstate(all="ignore"):
@@ -196,7 +196,7 @@ def normal_laplace_cdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale
     >>> print(normal_laplace_cdf([-2.0, 0.0, 2.0], 0.0, 1.0, 1.0).round(3))
     [0.108 0.5   0.892]
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/background/bayesian-primer`.
     """
     return np.exp(normal_laplace_logcdf(y, mean, variance, scale))
 
@@ -236,7 +236,7 @@ def draw_statistic(
     >>> print(draws.mean().round(1), draws.var().round(1))
     1.0 0.5
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/background/bayesian-primer`.
     """
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)
     variance, noise_variance = _not_below_zero("variance", variance), _above_zero("noise_variance", noise_variance)
@@ -287,7 +287,7 @@ def draw_statistics(
     >>> print(s.sum().round(4))
     100.0
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/background/bayesian-primer`.
     """
     rng = analyst_generator(rng)
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)
