@@ -194,8 +194,19 @@ RULES: list[Rule] = [
 ]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-@pytest.mark.parametrize("source", SECTIONS, ids=slug)
+def rules_for(source: Path) -> list[Rule]:
+    """Return the rules for a notebook: a reference page has no goals, exercises or further reading."""
+    return [rule for rule in RULES if rule is not missing_parts or source.parent != BOOK / "reference"]
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        pytest.param(source, rule, id=f"{slug(source)}-{rule.__name__}")
+        for source in SECTIONS
+        for rule in rules_for(source)
+    ],
+)
 def test_the_section_keeps_the_rule(source: Path, rule: Rule) -> None:
     assert rule(executed(source)) == []
 
@@ -414,6 +425,11 @@ GOOD_TEXT = """\
 
 {cite:t}`Dwork2006`.
 """
+
+
+def test_only_a_reference_page_may_do_without_the_parts_of_a_section() -> None:
+    assert missing_parts in rules_for(BOOK / "background" / "definition.md")
+    assert rules_for(BOOK / "reference" / "errata.md") == [rule for rule in RULES if rule is not missing_parts]
 
 
 def test_a_section_with_all_its_parts_is_accepted() -> None:
