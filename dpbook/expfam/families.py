@@ -134,6 +134,12 @@ class Family(ABC):
         statistics followed by the sufficient ones, (..., 2k) and (..., 2k, 2k).
         """
 
+    def _released_moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+        """Return mean and variance of each released statistic, (..., k)."""
+        mean, cov = self._moments(theta, outside)
+        k = self.size
+        return mean[..., :k], np.maximum(np.diagonal(cov, axis1=-2, axis2=-1)[..., :k], 0.0)
+
     def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
         """Return the log likelihood of exact sums, up to what does not depend on theta (one-parameter families)."""
         raise TypeError(f"{type(self).__name__} has no one-dimensional likelihood")
@@ -304,6 +310,10 @@ class Multinomial(Family):
     def _moments(self, theta: Array, outside: str = "clip") -> tuple[Array, Array]:
         """Return theta and diag(theta) - theta thetaᵀ."""
         return theta, np.eye(self.k) * theta[..., None] - theta[..., :, None] * theta[..., None, :]
+
+    def _released_moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+        """Return theta and theta (1 - theta), without the matrix."""
+        return theta, theta * (1 - theta)
 
     def _draw_counts(
         self, theta: Array, n: Array, noisy: Array, noise_variance: Array, rng: np.random.Generator

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpbook.expfam.families import Family, Multinomial
-from dpbook.latent_noise import draw_noise_variance, draw_statistics
+from dpbook.latent_noise import _root, draw_noise_variance
 
 __all__ = ["GibbsState", "gibbs_start", "gibbs_step"]
 
 Array = NDArray[np.float64]
-_TRIES = 6
+_TRIES = 6  # draws of impossible sums that are thrown away before the nearest possible ones are taken
+_CANDIDATES = 10  # of each kind, for the start of a chain
 
 
 class GibbsState(NamedTuple):
@@ -58,8 +59,13 @@ def gibbs_start(
     scale: Array,
     chains: int,
     rng: np.random.Generator,
+    *,
+    outside: str = "clip",
 ) -> GibbsState:
-    """Start chains at the released statistics, made valid, with fresh noise so that they lie apart.
+    """Start chains apart but not astray: take candidates from the prior and from the release by their likelihood.
+
+    A chain that starts far out may take thousands of sweeps to come back, since where every record is clipped the
+    release says nothing of theta. So each chain takes one of twenty candidates, by the likelihood of the release.
 
     Parameters
     ----------
@@ -75,6 +81,8 @@ def gibbs_start(
         How many chains a release.
     rng : numpy.random.Generator
         The source of randomness.
+    outside : {"clip", "redact"}
+        What the release did to records outside the bounds.
 
     Returns
     -------
@@ -93,10 +101,20 @@ def gibbs_start(
 
     Explained in :doc:`/book/background/bayesian-primer`.
     """
-    spread = scale[:, None]
-    apart = family._nearest_valid(noisy + rng.laplace(scale=spread, size=(chains, *noisy.shape)), n)
-    theta = family._draw_parameter(prior, apart, n, rng)
-    return GibbsState(theta, apart, rng.exponential(2 * spread**2, apart.shape))
+    batch = (_CANDIDATES, chains, len(noisy))
+    spread, size = scale[:, None], np.asarray(n, dtype=float)[:, None]
+    near = family._nearest_valid(noisy + rng.laplace(scale=spread, size=(*batch, family.size)), n)
+    theta = np.concatenate([family._draw_parameter(prior, near, n, rng), prior.draw(batch, rng)])
+    mean, variance = family._released_moments(theta, outside)
+    total = size * variance + 2 * spread**2
+    with np.errstate(all="ignore"):  # a hopeless candidate may overflow
+        fit = -0.5 * np.sum((noisy - size * mean) ** 2 / total + np.log(total), axis=-1)
+    chosen = np.argmax(np.where(np.isnan(fit), -np.inf, fit) + rng.gumbel(size=fit.shape), axis=0)[None]
+    pick = chosen if theta.ndim == 3 else chosen[..., None]
+    released = size * np.take_along_axis(mean, chosen[..., None], axis=0)[0]
+    return GibbsState(
+        np.take_along_axis(theta, pick, axis=0)[0], released, rng.exponential(2 * spread**2, released.shape)
+    )
 
 
 def gibbs_step(
@@ -139,20 +157,9 @@ def gibbs_step(
     Explained in :doc:`/book/background/bayesian-primer`.
     """
     fixed = np.broadcast_to(scale[:, None] ** 2, noisy.shape)
-    count = np.asarray(n, dtype=float)[..., None]
-    draw = _draw_scalar if family.size == 1 else _draw_vector
 
     def step(rng: np.random.Generator, state: GibbsState) -> GibbsState:
-        mean, cov = family._moments(state.theta, outside)
-        released, sufficient = draw(
-            family,
-            mean * count,
-            cov * count[..., None],
-            noisy,
-            state.noise_variance,
-            n,
-            rng,
-        )
+        released, sufficient = _draw_sums(family, state, noisy, n, outside, rng)
         theta = family._draw_parameter(prior, sufficient, n, rng)
         if laplace:
             variance = draw_noise_variance(noisy - released, scale[:, None], rng)
@@ -161,6 +168,19 @@ def gibbs_step(
         return GibbsState(theta, released, variance)
 
     return step
+
+
+def _draw_sums(
+    family: Family, state: GibbsState, noisy: Array, n: Array, outside: str, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draw the released sums and the sufficient ones, given theta, the noisy sums and the noise variances."""
+    if isinstance(family, Multinomial):
+        counts = _draw_table(family, state.theta, noisy, state.noise_variance, n, rng)
+        return counts, counts
+    mean, cov = family._moments(state.theta, outside)
+    count = np.asarray(n, dtype=float)[..., None]
+    draw = _draw_scalar if family.size == 1 else _draw_vector
+    return draw(family, mean * count, cov * count[..., None], noisy, state.noise_variance, n, rng)
 
 
 def _draw_scalar(
@@ -225,23 +245,29 @@ def _draw_vector(
     n: Array,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """Draw released sums in Kalman form, then the sufficient ones given them; reject invalid ones, then project."""
+    """Draw released and sufficient sums from their joint normal given the noisy ones, in Kalman form: no inverse of C.
+
+    Draw s* ~ N(mean, C) and y* = s*_released + noise, then s = s* + C_r (C_rr + D)^-1 (y - y*). Draws whose sufficient
+    sums no data could have are drawn again a few times, and then moved to the nearest valid ones.
+    """
     k = family.size
-    released = draw_statistics(mean[..., :k], cov[..., :k, :k], noisy, noise, rng)
-    cross = cov[..., k:, :k]
-    ridge = 1e-12 * np.trace(cov[..., :k, :k], axis1=-2, axis2=-1)[..., None, None] * np.eye(k)
-    slope = np.swapaxes(np.linalg.solve(cov[..., :k, :k] + ridge, np.swapaxes(cross, -1, -2)), -1, -2)
-    centre = mean[..., k:] + np.einsum("...ij,...j->...i", slope, released - mean[..., :k])
-    values, vectors = np.linalg.eigh(cov[..., k:, k:] - slope @ np.swapaxes(cross, -1, -2))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-    sufficient = centre + np.einsum("...ij,...j->...i", root, rng.normal(size=centre.shape))
+    root, cov = _root(cov * (1 + 1e-10 * np.eye(2 * k)))  # without clipping the two kinds of sums are the same
+    noise = np.maximum(noise, 1e-12 * np.diagonal(cov[..., :k, :k], axis1=-2, axis2=-1))
+    total = cov[..., :k, :k] + noise[..., None, :] * np.eye(k)
+    gain = np.swapaxes(np.linalg.solve(total, cov[..., :k, :]), -1, -2)  # (2k, k)
+
+    def draw() -> Array:
+        sums = mean + (root @ rng.normal(size=(*mean.shape, 1)))[..., 0]
+        gap = noisy - sums[..., :k] - np.sqrt(noise) * rng.normal(size=noise.shape)
+        return np.asarray(sums + (gain @ gap[..., None])[..., 0])
+
+    sums = draw()
     for _ in range(_TRIES):
-        wrong = (family._nearest_valid(sufficient, n) != sufficient).any(axis=-1)
+        wrong = (family._nearest_valid(sums[..., k:], n) != sums[..., k:]).any(axis=-1)
         if not wrong.any():
             break
-        again = centre + np.einsum("...ij,...j->...i", root, rng.normal(size=centre.shape))
-        sufficient = np.where(wrong[..., None], again, sufficient)
-    return released, family._nearest_valid(sufficient, n)
+        sums = np.where(wrong[..., None], draw(), sums)
+    return sums[..., :k], family._nearest_valid(sums[..., k:], n)
 
 
 def _truncated_normal(mean: Array, variance: Array, low: Any, high: Any, rng: np.random.Generator) -> Array:
@@ -250,7 +276,8 @@ def _truncated_normal(mean: Array, variance: Array, low: Any, high: Any, rng: np
     a, b = (low - mean) / sd, (high - mean) / sd
     mirrored = a > 0
     a, b = np.where(mirrored, -b, a), np.where(mirrored, -a, b)
-    u = rng.random(mean.shape)
+    u = np.maximum(rng.random(mean.shape), np.finfo(float).tiny)
     log_p = np.logaddexp(np.log1p(-u) + special.log_ndtr(a), np.log(u) + special.log_ndtr(b))
     z = special.ndtri_exp(np.minimum(log_p, 0.0))
-    return np.asarray(np.clip(mean + sd * np.where(mirrored, -z, z), low, high))
+    # Infinitely many sds outside the range, the draw is the nearest end of it.
+    return np.asarray(np.clip(np.where(np.isfinite(z), mean + sd * np.where(mirrored, -z, z), mean), low, high))

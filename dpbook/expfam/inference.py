@@ -220,34 +220,20 @@ def infer(
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)
     rng = analyst_generator(rng)
-    if isinstance(release, Release):
-        return infer(
-            [release],
-            prior,
-            method=method,
-            draws=draws,
-            chains=chains,
-            rng=rng,
-            family=family,
-        )[0]
-    if not isinstance(release, Sequence):
+    if not isinstance(release, (Release, Sequence)):
         raise TypeError(f"release must be a Release or a sequence of them, got {type(release).__name__}")
-    if not release:
+    batch = [release] if isinstance(release, Release) else list(release)
+    if not batch:
         return []
-    checked = [_check(each, prior, method, family) for each in release]
-    model, chosen = checked[0]
-    if any(other != checked[0] for other in checked[1:]):
-        raise ValueError("release must be a sequence of one family, one mechanism and one treatment of records outside")
+    model, chosen = _check_batch(batch, prior, method, family)
     if chosen == "gibbs":
-        return _gibbs(release, prior, model, draws, chains or 20, rng, progress)
-    each = -(-draws // (chains or 4))
-    shape = (chains or 4, each)
-    if chosen == "naive":
-        return [_naive(one, prior, model, shape, rng) for one in release]
-    densities = (posterior_density(one, prior, method=chosen, family=family) for one in release)
-    return [
-        Posterior({"theta": density.draw(shape[0] * each, rng).reshape(shape)}, method=chosen) for density in densities
-    ]
+        found = _gibbs(batch, prior, model, draws, chains or 20, rng, progress)
+        warn_if_unconverged(found[0] if isinstance(release, Release) else found[:_CHECKED])
+    else:
+        count = chains or 4
+        shape = (count, -(-draws // count))
+        found = [_independent(one, prior, model, chosen, shape, rng) for one in batch]
+    return found[0] if isinstance(release, Release) else found
 
 
 def infer_nonprivate(
@@ -321,14 +307,11 @@ def _gibbs(
     n = np.array([float(each.n) for each in releases])
     scale = np.array([each.scale["sum"] for each in releases])
     problem = (family, prior, noisy, n, scale)
-    step = gibbs_step(
-        *problem,
-        outside=str(releases[0].settings.get("outside", "clip")),
-        laplace=releases[0].mechanism == "laplace",
-    )
+    outside = str(releases[0].settings.get("outside", "clip"))
+    step = gibbs_step(*problem, outside=outside, laplace=releases[0].mechanism == "laplace")
     kept = run(
         step,
-        gibbs_start(*problem, chains, rng),
+        gibbs_start(*problem, chains, rng, outside=outside),
         draws=-(-draws // chains),
         burn_in=_BURN_IN,
         thin=_THIN,
@@ -337,25 +320,25 @@ def _gibbs(
         progress=progress,
         label="gibbs",
     )
-    found = posteriors(kept, method="gibbs")
-    warn_if_unconverged(found[:_CHECKED])
-    return found
+    return posteriors(kept, method="gibbs")
 
 
-def _naive(
+def _independent(
     release: Release,
     prior: Any,
     family: Family,
+    method: str,
     shape: tuple[int, int],
     rng: np.random.Generator,
 ) -> Posterior:
+    """Return independent draws from a density, or from the conjugate posterior of the naive method."""
+    if method != "naive":
+        density = posterior_density(release, prior, method=method, family=family)
+        return Posterior({"theta": density.draw(shape[0] * shape[1], rng).reshape(shape)}, method=method)
     name = "reports" if release.mechanism == "randomized response" else "sum"
     valid = family._nearest_valid(np.asarray(release[name], dtype=float), np.asarray(release.n))
     statistics = np.broadcast_to(valid, (*shape, family.size))
-    return Posterior(
-        {"theta": family._draw_parameter(prior, statistics, np.asarray(release.n), rng)},
-        method="naive",
-    )
+    return Posterior({"theta": family._draw_parameter(prior, statistics, np.asarray(release.n), rng)}, method="naive")
 
 
 def _naive_density(release: Release, prior: Any, family: Family) -> BetaMixture | GridDensity:
@@ -364,7 +347,7 @@ def _naive_density(release: Release, prior: Any, family: Family) -> BetaMixture 
         after = prior.updated(valid, release.n)
         return BetaMixture([1.0], [after.alpha], [after.beta])
     if isinstance(family, (Exponential, Poisson)):
-        return GridDensity(family._updated(prior, valid, release.n).log_density, prior.support)
+        return HalfLineDensity(family._updated(prior, valid, release.n).log_density)
     raise ValueError("method must not be 'naive' for the density of a custom family; infer draws from it")
 
 
@@ -401,6 +384,15 @@ def _require_prior(prior: Any, family: Family) -> None:
         raise ValueError(f"prior must have {family.k} pseudo-counts, got {np.size(prior.alpha)}")
 
 
+def _check_batch(releases: Sequence[Any], prior: Any, method: str | None, family: Family | None) -> tuple[Family, str]:
+    """Return the family and the method of releases of one kind, or raise naming what is wrong."""
+    checked = [_check(each, prior, method, family) for each in releases]
+    kinds = {(each.mechanism, each.settings.get("outside")) for each in releases}
+    if any(other != checked[0] for other in checked[1:]) or len(kinds) > 1:
+        raise ValueError("release must be a sequence of one family, one mechanism and one treatment of records outside")
+    return checked[0]
+
+
 def _check(release: Any, prior: Any, method: str | None, family: Family | None) -> tuple[Family, str]:
     """Return the release's family and the method to use, or raise naming what is wrong."""
     if not isinstance(release, Release):
@@ -413,6 +405,11 @@ def _check(release: Any, prior: Any, method: str | None, family: Family | None) 
     else:
         _require_family(family)
         release.require(model=family.name)
+        told = {"bounds": tuple(release.bounds.get("x", family.bounds))} | {
+            key: release.settings[key] for key in family.settings if key in release.settings
+        }
+        if told != {"bounds": family.bounds} | {key: family.settings[key] for key in told if key != "bounds"}:
+            raise ValueError(f"family must be the one of the release, whose public numbers are {told}; got {family!r}")
     local = ("randomized response",) if family.name == "binomial" else ()
     release.require(model=family.name, mechanisms=("laplace", "gaussian", *local))
     _require_prior(prior, family)
