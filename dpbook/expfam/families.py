@@ -11,14 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpbook import sensitivity as exact
-from dpbook._validation import integer, interval, one_of
+from dpbook._validation import finite_array, integer, interval, one_of
 from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 
 __all__ = [
@@ -75,6 +75,8 @@ class Family(ABC):
 
         Explained in :doc:`/book/reference/sensitivities`.
         """
+        if norm not in (1, 2):
+            raise ValueError(f"norm must be 1 or 2, got {norm!r}")
         return self._sensitivity(one_of("outside", outside, OUTSIDE), norm)
 
     def moments(self, theta: ArrayLike, outside: str = "clip") -> tuple[Array, Array]:
@@ -102,7 +104,10 @@ class Family(ABC):
 
         Explained in :doc:`/book/background/after-a-release`.
         """
-        return self._moments(np.asarray(theta, dtype=float), one_of("outside", outside, OUTSIDE))
+        values = finite_array("theta", theta)
+        if self.parameters > 1 and values.shape[-1:] != (self.parameters,):
+            raise ValueError(f"theta must have a last axis of {self.parameters} parameters, got shape {values.shape}")
+        return self._moments(values, one_of("outside", outside, OUTSIDE))
 
     @property
     @abstractmethod
@@ -410,35 +415,79 @@ class _Bounded(Family):
         return np.asarray(self._standardised(rows) ** np.arange(1, self.order + 1))
 
     @abstractmethod
-    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
-        """Return E[x^k; x < lower], E[x^k; inside] and E[x^k; x > upper] for k = 0 … 2·order."""
+    def _full_moments(self, theta: Array) -> tuple[Array, Array]:
+        """Return mean and covariance of the powers of a record that is neither clipped nor redacted."""
+
+    @abstractmethod
+    def _partial_moments(self, theta: Array, centre: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        """Return E[(x-c)^k; x < lower], E[(x-c)^k; inside] and E[(x-c)^k; x > upper] for k = 0 … 2·order."""
+
+    def _regions(self, theta: Array, outside: str) -> _Regions:
+        """Return partial moments about a point near the released value, so that no variance is lost to cancellation."""
+        low, high = self._edges
+        centre = np.clip(self._full_moments(theta)[0][..., 0], low, high)
+        parts = self._partial_moments(theta, centre)
+        if outside == "clip":
+            return _Regions(centre, *parts, low - centre, high - centre)
+        centre = np.where(parts[1][0] > 0.5, centre, 0.0)  # where most records are redacted, most values are 0
+        return _Regions(centre, *self._partial_moments(theta, centre), -centre, -centre)
 
     def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
-        """Return mean and covariance of (released powers, powers of the record)."""
+        """Return mean and covariance of (released powers, powers of the record).
+
+        With u = g - c for the released value g (clipped, or 0 if redacted) and v = x - E x, covariances of powers of u
+        and v are computed first; those of g and x follow by the binomial theorem.
+        """
         _check_outside(outside)
-        below, inside, above = self._partial_moments(theta)
-        low, high = self._edges
-        powers = range(1, self.order + 1)
-        clip = 1.0 if outside == "clip" else 0.0
+        k, powers = self.order, range(1, self.order + 1)
+        full_mean, full_cov = self._full_moments(theta)
+        at = self._regions(theta, outside)
+        delta = at.centre - full_mean[..., 0]
+        with np.errstate(invalid="ignore", over="ignore"):
+            u = [at.power(i) for i in range(2 * k + 1)]
+            v = [np.ones(()), np.zeros(()), full_cov[..., 0, 0]]
+            within = _matrix([[u[i + j] - u[i] * u[j] for j in powers] for i in powers])
+            cross = _matrix([[at.cross(i, j, delta) - u[i] * v[j] for j in powers] for i in powers])
+            mean = np.stack([_about_zero(u, at.centre, i) for i in powers], axis=-1)
+            if k > 1:
+                to_g, to_x = _binomials(at.centre, k), np.swapaxes(_binomials(full_mean[..., 0], k), -1, -2)
+                within, cross = to_g @ within @ np.swapaxes(to_g, -1, -2), to_g @ cross @ to_x
+        top = np.concatenate([within, cross], axis=-1)
+        bottom = np.concatenate([np.swapaxes(cross, -1, -2), full_cov], axis=-1)
+        return np.concatenate([mean, full_mean], axis=-1), np.concatenate([top, bottom], axis=-2)
 
-        def released(i: int) -> Array:  # E[g_i], where g is 0 outside if redacted
-            return inside[i] + clip * (low**i * below[0] + high**i * above[0])
+    def _released_moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+        """Return mean and variance of each released power, (..., order)."""
+        if self.order > 1:
+            return super()._released_moments(theta, outside)
+        at = self._regions(theta, _check_outside(outside))
+        first, second = at.power(1), at.power(2)
+        return (at.centre + first)[..., None], np.maximum(second - first**2, 0.0)[..., None]
 
-        def full(i: int) -> Array:  # E[x^i]
-            return below[i] + inside[i] + above[i]
 
-        def cross(i: int, j: int) -> Array:  # E[g_i x^j]
-            return inside[i + j] + clip * (low**i * below[j] + high**i * above[j])
+class _Regions(NamedTuple):
+    """Partial moments about ``centre`` below, inside and above the bounds, and u = g - centre below and above."""
 
-        mean = np.stack([released(i) for i in powers] + [full(i) for i in powers], axis=-1)
-        second = np.empty((*mean.shape, mean.shape[-1]))
-        k = self.order
-        for i in powers:
-            for j in powers:
-                second[..., i - 1, j - 1] = released(i + j)
-                second[..., i - 1, k + j - 1] = second[..., k + j - 1, i - 1] = cross(i, j)
-                second[..., k + i - 1, k + j - 1] = full(i + j)
-        return mean, second - mean[..., :, None] * mean[..., None, :]
+    centre: Array
+    below: list[Array]
+    inside: list[Array]
+    above: list[Array]
+    u_below: Array
+    u_above: Array
+
+    def power(self, i: int) -> Array:
+        """Return E[u^i]."""
+        return self.inside[i] + self.u_below**i * self.below[0] + self.u_above**i * self.above[0]
+
+    def cross(self, i: int, j: int, delta: Array) -> Array:
+        """Return E[u^i v^j], where v = (x - centre) + delta."""
+        terms = (
+            math.comb(j, m)
+            * delta ** (j - m)
+            * (self.inside[i + m] + self.u_below**i * self.below[m] + self.u_above**i * self.above[m])
+            for m in range(j + 1)
+        )
+        return np.asarray(sum(terms))
 
 
 @dataclass(frozen=True)
@@ -467,19 +516,16 @@ class Exponential(_Bounded):
     def __post_init__(self) -> None:
         _set_bounds(self, least=0.0)
 
-    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
-        # E[x^k; x in (c, d)] = k! (P(k+1, θd) - P(k+1, θc)) / θ^k with the regularised incomplete gamma function P;
-        # where both are near 1 the complements are subtracted instead, so that nothing cancels.
-        below, inside, above = [], [], []
-        low, high = theta * self.lower, theta * self.upper
-        for k in range(3):
-            scale = math.factorial(k) / theta**k
-            lower_part = special.gammainc(k + 1, high) - special.gammainc(k + 1, low)
-            upper_part = special.gammaincc(k + 1, low) - special.gammaincc(k + 1, high)
-            below.append(scale * special.gammainc(k + 1, low))
-            inside.append(scale * np.where(low < k + 1, lower_part, upper_part))
-            above.append(scale * special.gammaincc(k + 1, high))
-        return below, inside, above
+    def _full_moments(self, theta: Array) -> tuple[Array, Array]:
+        return (1 / theta)[..., None], (1 / theta**2)[..., None, None]
+
+    def _partial_moments(self, theta: Array, centre: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        # By lack of memory every region is an exponential that starts at its left end: nothing is subtracted.
+        low, high, width = self.lower, self.upper, self.upper - self.lower
+        below = [low**k * _scaled_gamma(k, theta * low) for k in range(3)]
+        inside = [np.exp(-theta * low) * width**k * _scaled_gamma(k, theta * width) for k in range(3)]
+        above = [np.exp(-theta * high) * math.factorial(k) / theta**k for k in range(3)]
+        return _shifted(below, -centre), _shifted(inside, low - centre), _shifted(above, high - centre)
 
     def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
         """Return n log theta - theta s."""
@@ -532,8 +578,8 @@ class Poisson(_Bounded):
 
     @property
     def on_grid(self) -> bool:
-        """Whether the bounds are whole numbers, as the counts are."""
-        return self.lower.is_integer() and self.upper.is_integer()
+        """Whether the bounds are whole numbers, as the counts are, and the grid holds every whole number up to them."""
+        return self.lower.is_integer() and self.upper.is_integer() and self.upper <= 2.0**32
 
     def _released(self, rows: Array, outside: str) -> Array:
         """Return the clipped or redacted counts, after a check that they are counts."""
@@ -541,17 +587,21 @@ class Poisson(_Bounded):
             raise ValueError("x must hold whole numbers from 0 on: a value lies outside the domain")
         return super()._released(rows, outside)
 
-    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
-        def up_to(
-            m: float,
-        ) -> list[Array]:  # E[x^k; x ≤ m], from E[x(x-1)…; x ≤ m] = θ^k P(x ≤ m - k)
-            p0, p1, p2 = (special.pdtr(m - k, theta) if m >= k else np.zeros_like(theta) for k in range(3))
-            return [p0, theta * p1, theta**2 * p2 + theta * p1]
+    def _full_moments(self, theta: Array) -> tuple[Array, Array]:
+        return theta[..., None], theta[..., None, None]
 
-        below = up_to(math.ceil(self.lower) - 1)
-        to_high = up_to(math.floor(self.upper))
-        full = [np.ones_like(theta), theta, theta**2 + theta]
-        return below, _differences(to_high, below), _differences(full, to_high)
+    def _partial_moments(self, theta: Array, centre: Array) -> tuple[list[Array], list[Array], list[Array]]:
+        first, last = math.ceil(self.lower), math.floor(self.upper)
+        below = _poisson_partial(theta, -math.inf, first - 1)
+        above = _poisson_partial(theta, last + 1, math.inf)
+        if last - first > 64:
+            inside = _shifted(_poisson_partial(theta, first, last), -centre)
+        else:
+            x = np.arange(first, last + 1.0)
+            mass = np.exp(special.xlogy(x, theta[..., None]) - theta[..., None] - special.gammaln(x + 1))
+            gap = x - centre[..., None]
+            inside = [mass.sum(axis=-1), (mass * gap).sum(axis=-1), (mass * gap**2).sum(axis=-1)]
+        return _shifted(below, -centre), inside, _shifted(above, -centre)
 
     def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
         """Return s log theta - n theta."""
@@ -637,16 +687,28 @@ class Normal(_Bounded):
             axis=-1,
         )
 
-    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
+    def _full_moments(self, theta: Array) -> tuple[Array, Array]:
+        mean, variance = np.moveaxis(self._to_standard(theta), -1, 0)
+        cross = 2 * mean * variance
+        cov = _matrix([[variance, cross], [cross, 2 * variance**2 + 4 * mean**2 * variance]])
+        return np.stack([mean, mean**2 + variance], axis=-1), cov
+
+    def _partial_moments(self, theta: Array, centre: Array) -> tuple[list[Array], list[Array], list[Array]]:
         mean, variance = np.moveaxis(self._to_standard(theta), -1, 0)
         sd = np.sqrt(variance)
-        low, high = (-1 - mean) / sd, (1 - mean) / sd
-        zeros = np.zeros_like(mean)
-        # Partial moments of a standard normal by J_k = (k-1) J_{k-2} + a^(k-1) φ(a) - b^(k-1) φ(b).
-        below = _normal_partial(zeros, low, -special.ndtr(low), lower_open=True)
-        inside = _normal_partial(low, high, special.ndtr(high) - special.ndtr(low))
-        above = _normal_partial(high, zeros, special.ndtr(-high), upper_open=True)
-        return tuple(_shifted(part, mean, sd) for part in (below, inside, above))  # type: ignore[return-value]
+        low, high = ((edge - mean) / sd for edge in self._edges)
+        parts = (_normal_partial(None, low), _normal_partial(low, high), _normal_partial(high, None))
+        below, inside, above = (
+            _shifted([sd**k * each for k, each in enumerate(part)], mean - centre) for part in parts
+        )
+        # Between bounds less than an sd apart the recursion would cancel; there a few Gauss nodes are exact.
+        nodes, weights = _legendre(*self._edges, 16)
+        z = np.clip((nodes - mean[..., None]) / sd[..., None], -_FAR, _FAR)
+        mass = weights * np.exp(-0.5 * z**2) / (math.sqrt(2 * math.pi) * sd[..., None])
+        gap = nodes - centre[..., None]
+        close = sd > 2.0
+        inside = [np.where(close, (mass * gap**k).sum(axis=-1), each) for k, each in enumerate(inside)]
+        return below, inside, above
 
     def _draw_parameter(
         self,
@@ -661,7 +723,9 @@ class Normal(_Bounded):
         total, squares = statistics[..., 0], statistics[..., 1]
         strength = prior.strength + n
         centre = (prior.strength * prior_mean + total) / strength
-        scatter = squares - total**2 / n + prior.strength * n / strength * (total / n - prior_mean) ** 2
+        scatter = (
+            np.maximum(squares - total**2 / n, 0.0) + prior.strength * n / strength * (total / n - prior_mean) ** 2
+        )
         variance = (prior_rate + scatter / 2) / rng.standard_gamma(prior.shape + np.asarray(n) / 2, total.shape)
         mean = rng.normal(centre, np.sqrt(variance / strength))
         return np.stack(
@@ -770,7 +834,10 @@ class CustomFamily(_Bounded):
         low, high = self._inside_range
         return exact.bounded_sum(low, high) if _check_outside(outside) == "clip" else max(high - low, self.magnitude)
 
-    def _partial_moments(self, theta: Array) -> tuple[list[Array], list[Array], list[Array]]:
+    def _full_moments(self, theta: Array) -> tuple[Array, Array]:
+        raise TypeError("a custom family has no closed form; its moments come from quadrature")
+
+    def _partial_moments(self, theta: Array, centre: Array) -> tuple[list[Array], list[Array], list[Array]]:
         raise TypeError("a custom family has no closed form; its moments come from quadrature")
 
     def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
@@ -825,42 +892,79 @@ def _set_bounds(family: Any, least: float | None = None) -> None:
     object.__setattr__(family, "upper", high)
 
 
-def _differences(more: list[Array], less: list[Array]) -> list[Array]:
-    return [a - b for a, b in zip(more, less, strict=True)]
+def _matrix(rows: list[list[Array]]) -> Array:
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
 
 
-def _normal_partial(
-    low: Array,
-    high: Array,
-    mass: Array,
-    *,
-    lower_open: bool = False,
-    upper_open: bool = False,
-) -> list[Array]:
-    """Return E[z^k; low < z < high] for a standard normal z, k = 0 … 4."""
-    phi = [
-        np.exp(-0.5 * low**2) / math.sqrt(2 * math.pi),
-        np.exp(-0.5 * high**2) / math.sqrt(2 * math.pi),
+def _binomials(centre: Array, order: int) -> Array:
+    """Return the matrix that turns covariances of powers about ``centre`` into those of powers about 0."""
+    zero, powers = np.zeros_like(centre), range(1, order + 1)
+    return _matrix([[math.comb(i, m) * centre ** (i - m) if m <= i else zero for m in powers] for i in powers])
+
+
+def _about_zero(moments: list[Array], centre: Array, i: int) -> Array:
+    return np.asarray(sum(math.comb(i, m) * centre ** (i - m) * moments[m] for m in range(1, i + 1)) + centre**i)
+
+
+def _shifted(moments: list[Array], by: Array) -> list[Array]:
+    """Turn partial moments of y into those of y + by."""
+    return [
+        np.asarray(sum(math.comb(k, j) * by ** (k - j) * moments[j] for j in range(k + 1))) for k in range(len(moments))
     ]
-    ends = [
-        (0.0 if lower_open else 1.0) * phi[0],
-        (0.0 if upper_open else 1.0) * phi[1],
-    ]
-    parts = [np.abs(mass), ends[0] - ends[1]]
+
+
+def _scaled_gamma(k: int, t: Array) -> Array:
+    """Return the integral of s^k e^-s over (0, t), divided by t^k; near 0 its limit t / (k+1)."""
+    usual = np.maximum(t, 1e-8)
+    return np.where(t < 1e-8, t / (k + 1), math.factorial(k) * special.gammainc(k + 1, usual) / usual**k)
+
+
+def _poisson_partial(theta: Array, first: float, last: float) -> list[Array]:
+    """Return E[x^k; first ≤ x ≤ last], k = 0 … 2, from E[x(x-1)…; first ≤ x ≤ last] = θ^k P(first-k ≤ x ≤ last-k)."""
+
+    def probability(low: float, high: float) -> Array:  # by the smaller tail, so that little is subtracted
+        above_low = special.pdtrc(low - 1, theta) if low > 0 else np.ones_like(theta)
+        above_high = special.pdtrc(high, theta) if 0 <= high < math.inf else np.full_like(theta, float(high < 0))
+        to_low = special.pdtr(low - 1, theta) if low > 0 else np.zeros_like(theta)
+        to_high = special.pdtr(high, theta) if 0 <= high < math.inf else np.full_like(theta, float(high > 0))
+        return np.where(theta < low, above_low - above_high, to_high - to_low)
+
+    p0, p1, p2 = (probability(first - k, last - k) for k in range(3))
+    return [p0, theta * p1, theta * (theta * p2 + p1)]
+
+
+_FAR = 40.0  # standard normal densities beyond it are 0 in double precision
+
+
+def _normal_partial(low: Array | None, high: Array | None) -> list[Array]:
+    """Return E[z^k; low < z < high] for a standard normal z, k = 0 … 4; None is an infinite end.
+
+    By parts, J_k = (k-1) J_(k-2) + low^(k-1) φ(low) - high^(k-1) φ(high).
+    """
+    ends = [None if end is None else np.clip(end, -_FAR, _FAR) for end in (low, high)]
+    heights = [None if end is None else np.exp(-0.5 * end**2) / math.sqrt(2 * math.pi) for end in ends]
+
+    def boundary(k: int) -> Array:  # low^(k-1) φ(low) - high^(k-1) φ(high)
+        terms = [
+            sign * end ** (k - 1) * height
+            for sign, end, height in zip((1, -1), ends, heights, strict=True)
+            if end is not None and height is not None
+        ]
+        return np.asarray(sum(terms))
+
+    parts = [_normal_mass(ends[0], ends[1]), boundary(1)]
     for k in range(2, 5):
-        parts.append((k - 1) * parts[k - 2] + low ** (k - 1) * ends[0] - high ** (k - 1) * ends[1])
+        parts.append((k - 1) * parts[k - 2] + boundary(k))
     return parts
 
 
-def _shifted(parts: list[Array], mean: Array, sd: Array) -> list[Array]:
-    """Turn partial moments of z into those of mean + sd z."""
-    return [
-        sum(
-            (math.comb(k, j) * mean ** (k - j) * sd**j * parts[j] for j in range(k + 1)),
-            np.zeros_like(mean),
-        )
-        for k in range(5)
-    ]
+def _normal_mass(low: Array | None, high: Array | None) -> Array:
+    """Return P(low < z < high), by the tails on the side of 0 where both ends lie."""
+    if low is None:
+        return np.asarray(special.ndtr(high))
+    if high is None:
+        return np.asarray(special.ndtr(-low))
+    return np.where(low > 0, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low))
 
 
 def _legendre(low: float, high: float, count: int) -> tuple[Array, Array]:
