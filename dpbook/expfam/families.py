@@ -964,7 +964,8 @@ def _normal_mass(low: Array | None, high: Array | None) -> Array:
         return np.asarray(special.ndtr(high))
     if high is None:
         return np.asarray(special.ndtr(-low))
-    return np.where(low > 0, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low))
+    right, left = special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low)
+    return np.asarray(np.where(low > 0, right, left))
 
 
 def _legendre(low: float, high: float, count: int) -> tuple[Array, Array]:

@@ -357,8 +357,9 @@ def _collapsed(release: Release, prior: Any, family: Family) -> GridDensity:
     outside = str(release.settings.get("outside", "clip"))
 
     def log_likelihood(theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        mean, cov = family._moments(theta, outside)
-        centre, variance = n * mean[..., 0], np.maximum(n * cov[..., 0, 0], 0.0)
+        with np.errstate(all="ignore"):  # at the ends of double precision
+            mean, each = family._released_moments(theta, outside)
+        centre, variance = n * mean[..., 0], n * each[..., 0]
         usable = np.isfinite(centre) & np.isfinite(variance)
         centre, variance = (
             np.where(usable, centre, 0.0),
