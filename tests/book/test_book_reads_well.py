@@ -139,7 +139,7 @@ def careless_randomness_in_cells(notebook: NotebookNode) -> list[str]:
 
 def outputs_of_one_machine(notebook: NotebookNode) -> list[str]:
     """No output names a folder of the machine that ran the notebook."""
-    folders = r"(/home/|/root/|/Users/|/tmp/|/work/|ipykernel_\d|[A-Z]:\\\\)"
+    folders = r"(/(?:home|root|Users|tmp|work)/|ipykernel_\d|[A-Z]:\\\\)"
     found = []
     for number, cell in enumerate(code_cells(notebook), start=1):
         texts = [json.dumps(kind) for out in cell.outputs for kind in (out.get("text"), without_images(out))]
