@@ -7,6 +7,7 @@ sufficient statistic are two correlated quantities: :meth:`Family.moments` gives
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -33,6 +34,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 OUTSIDE = ("clip", "redact")
+_NAMES = ("binomial", "multinomial", "exponential", "poisson", "normal")  # of the families here
 
 
 class Family(ABC):
@@ -145,13 +147,14 @@ class Family(ABC):
         k = self.size
         return mean[..., :k], np.maximum(np.diagonal(cov, axis1=-2, axis2=-1)[..., :k], 0.0)
 
-    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
-        """Return the log likelihood of exact sums, up to what does not depend on theta (one-parameter families)."""
+    def _natural(self, theta: Array) -> tuple[Array, Array]:
+        """Return η and A of a one-parameter family, whose log likelihood of n records with sum s is η s - n A."""
         raise TypeError(f"{type(self).__name__} has no one-dimensional likelihood")
 
-    def _log_ratio(self, theta: Array) -> Array:
-        """Return the most that replacing one record within the bounds can change the log likelihood, at each theta."""
-        raise TypeError(f"{type(self).__name__} has no one-dimensional likelihood")
+    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
+        """Return the log likelihood of exact sums, up to what does not depend on theta (one-parameter families)."""
+        eta, normaliser = self._natural(theta)
+        return eta * statistics - n * normaliser
 
     @abstractmethod
     def _draw_parameter(self, prior: Any, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
@@ -232,13 +235,9 @@ class Binomial(Family):
         """Return theta and theta (1 - theta)."""
         return theta[..., None], (theta * (1 - theta))[..., None, None]
 
-    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
-        """Return s log theta + (n - s) log(1 - theta)."""
-        return np.asarray(special.xlogy(statistics, theta) + special.xlog1py(n - statistics, -theta))
-
-    def _log_ratio(self, theta: Array) -> Array:
-        """Return the absolute log odds of theta."""
-        return np.asarray(np.abs(special.logit(theta)))
+    def _natural(self, theta: Array) -> tuple[Array, Array]:
+        """Return the log odds of theta and -log(1 - theta)."""
+        return np.asarray(special.logit(theta)), -np.log1p(-theta)
 
     def _draw_parameter(self, prior: Beta, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw from Beta(alpha + s, beta + n - s)."""
@@ -517,23 +516,27 @@ class Exponential(_Bounded):
         _set_bounds(self, least=0.0)
 
     def _full_moments(self, theta: Array) -> tuple[Array, Array]:
-        return (1 / theta)[..., None], (1 / theta**2)[..., None, None]
+        with np.errstate(divide="ignore", over="ignore"):  # tiny rates have an infinite variance
+            return (1 / theta)[..., None], (1 / theta**2)[..., None, None]
 
     def _partial_moments(self, theta: Array, centre: Array) -> tuple[list[Array], list[Array], list[Array]]:
         # By lack of memory every region is an exponential that starts at its left end: nothing is subtracted.
         low, high, width = self.lower, self.upper, self.upper - self.lower
         below = [low**k * _scaled_gamma(k, theta * low) for k in range(3)]
         inside = [np.exp(-theta * low) * width**k * _scaled_gamma(k, theta * width) for k in range(3)]
-        above = [np.exp(-theta * high) * math.factorial(k) / theta**k for k in range(3)]
+        with np.errstate(divide="ignore", over="ignore"):
+            above = [np.exp(-theta * high) * math.factorial(k) / theta**k for k in range(3)]
         return _shifted(below, -centre), _shifted(inside, low - centre), _shifted(above, high - centre)
 
-    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
-        """Return n log theta - theta s."""
-        return np.asarray(n * np.log(theta) - theta * statistics)
+    def _natural(self, theta: Array) -> tuple[Array, Array]:
+        """Return -theta and -log theta."""
+        return -theta, -np.log(theta)
 
-    def _log_ratio(self, theta: Array) -> Array:
-        """Return theta times the distance of the bounds."""
-        return theta * exact.bounded_sum(self.lower, self.upper)
+    def _sufficient(self, rows: Array) -> Array:
+        """Return the records, checked not to be negative."""
+        if (rows < 0).any():
+            raise ValueError("x must hold numbers from 0 on: a value lies outside the domain")
+        return super()._sufficient(rows)
 
     def _updated(self, prior: Gamma, total: float, n: int) -> Gamma:
         """Return the posterior after n exact records with this sum."""
@@ -583,9 +586,17 @@ class Poisson(_Bounded):
 
     def _released(self, rows: Array, outside: str) -> Array:
         """Return the clipped or redacted counts, after a check that they are counts."""
+        return super()._released(self._counts(rows), outside)
+
+    def _sufficient(self, rows: Array) -> Array:
+        """Return the counts."""
+        return super()._sufficient(self._counts(rows))
+
+    @staticmethod
+    def _counts(rows: Array) -> Array:
         if ((rows < 0) | (rows != np.rint(rows))).any():
             raise ValueError("x must hold whole numbers from 0 on: a value lies outside the domain")
-        return super()._released(rows, outside)
+        return rows
 
     def _full_moments(self, theta: Array) -> tuple[Array, Array]:
         return theta[..., None], theta[..., None, None]
@@ -603,13 +614,9 @@ class Poisson(_Bounded):
             inside = [mass.sum(axis=-1), (mass * gap).sum(axis=-1), (mass * gap**2).sum(axis=-1)]
         return _shifted(below, -centre), inside, _shifted(above, -centre)
 
-    def _log_likelihood(self, statistics: Array, n: Array, theta: Array) -> Array:
-        """Return s log theta - n theta."""
-        return np.asarray(statistics * np.log(theta) - n * theta)
-
-    def _log_ratio(self, theta: Array) -> Array:
-        """Return |log theta| times the distance of the bounds."""
-        return np.abs(np.log(theta)) * exact.bounded_sum(self.lower, self.upper)
+    def _natural(self, theta: Array) -> tuple[Array, Array]:
+        """Return log theta and theta."""
+        return np.log(theta), theta
 
     def _updated(self, prior: Gamma, total: float, n: int) -> Gamma:
         """Return the posterior after n exact records with this sum."""
@@ -795,7 +802,17 @@ class CustomFamily(_Bounded):
     discrete: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or self.name in _NAMES:
+            raise ValueError(f"name must be text other than {', '.join(_NAMES)}, got {self.name!r}")
+        for what in ("statistic", "log_density", "conjugate"):
+            if not callable(getattr(self, what)):
+                raise TypeError(f"{what} must be callable, got {getattr(self, what)!r}")
         _set_bounds(self)
+        low, high = self.support
+        if not low <= self.lower < self.upper <= high:
+            raise ValueError(f"support must contain (lower, upper) = {self.bounds}, got {self.support}")
+        if self.discrete and not math.isfinite(low):
+            raise ValueError(f"support must begin somewhere for whole numbers, got {self.support}")
 
     @property
     def _inside_range(self) -> tuple[float, float]:
@@ -842,30 +859,63 @@ class CustomFamily(_Bounded):
 
     def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
         """Return mean and covariance of (released statistic, sufficient statistic), by quadrature or summation."""
-        _check_outside(outside)
-        x, weights = self._nodes
-        mass = weights * np.exp(self.log_density(x, np.asarray(theta, dtype=float)[..., None]))
-        pair = np.stack([self._released(x[:, None], outside)[:, 0], self.statistic(x)])
-        mean = mass @ pair.T
-        second = np.einsum("...q,iq,jq->...ij", mass, pair, pair)
-        return mean, second - mean[..., :, None] * mean[..., None, :]
+        x, _ = self._nodes
+        return self._expectations(theta, [self._released(x[:, None], outside)[:, 0], self.statistic(x)])
 
-    @property
+    def _released_moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+        """Return mean and variance of the released statistic."""
+        mean, cov = self._expectations(theta, [self._released(self._nodes[0][:, None], outside)[:, 0]])
+        return mean, cov[..., 0]
+
+    def _expectations(self, theta: Array, values: list[Array]) -> tuple[Array, Array]:
+        x, weights = self._nodes
+        with np.errstate(all="ignore"):
+            mass = weights * np.exp(self.log_density(x, np.asarray(theta, dtype=float)[..., None]))
+        mass = np.where(np.isfinite(mass), mass, 0.0)
+        missing = 1 - mass.sum(axis=-1)
+        mass[..., np.argmax(x)] += np.where(missing > 1e-6, missing, 0.0)  # what lies beyond all nodes is at the last
+        mass = mass / mass.sum(axis=-1, keepdims=True)
+        mean = np.stack([(mass * value).sum(axis=-1) for value in values], axis=-1)
+        gaps = [value - mean[..., i, None] for i, value in enumerate(values)]
+        return mean, _matrix([[(mass * one * other).sum(axis=-1) for other in gaps] for one in gaps])
+
+    def _total_mass(self, theta: Array) -> Array:
+        """Return what the density sums to over all nodes: 1, if it is a density and the nodes resolve it."""
+        x, weights = self._nodes
+        with np.errstate(all="ignore"):
+            return np.asarray((weights * np.exp(self.log_density(x, theta[..., None]))).sum(axis=-1))
+
+    def _natural(self, theta: Array) -> tuple[Array, Array]:
+        """Return η and A up to constants, from the density at two records; a third must agree."""
+        step = (math.floor(self.upper) - math.ceil(self.lower)) // 2 if self.discrete else self.width / 3
+        first = float(math.ceil(self.lower)) if self.discrete else self.lower + self.width / 6
+        x = first + step * np.arange(3.0)
+        t = np.asarray(self.statistic(x), dtype=float)
+        gap = self.log_density(x, theta[..., None]) - self.log_density(x, theta.ravel()[:1])
+        eta = (gap[..., 2] - gap[..., 0]) / (t[2] - t[0]) if t[2] != t[0] else np.full(theta.shape, np.nan)
+        normaliser = eta * t[0] - gap[..., 0]
+        if not np.allclose(eta * t[1] - normaliser, gap[..., 1], rtol=1e-6, atol=1e-6):
+            raise ValueError(
+                "family must be an exponential family in its statistic: its log_density is not η(θ) t(x) - A(θ)"
+            )
+        return eta, normaliser
+
+    @functools.cached_property
     def _nodes(self) -> tuple[Array, Array]:
+        """Records and weights that integrate, or sum, over the support: inside the bounds and in both tails."""
         low, high = self.support
         if self.discrete:
-            top = high if math.isfinite(high) else max(4 * self.upper, self.upper + 2000)
-            x = np.arange(low, top + 1)
-            return x, np.ones_like(x)
-        pieces = [_legendre(self.lower, self.upper, 200)]
-        if low < self.lower:
-            pieces.append(
-                _legendre(low, self.lower, 100) if math.isfinite(low) else _half_line(self.lower, -self.width)
-            )
-        if high > self.upper:
-            pieces.append(
-                _legendre(self.upper, high, 100) if math.isfinite(high) else _half_line(self.upper, self.width)
-            )
+            first, last = math.ceil(self.lower), math.floor(self.upper)
+            ends = ((math.ceil(low), first - 1), (first, last), (last + 1, high))
+            pieces = [_whole_numbers(start, end) for start, end in ends if end >= start]
+        else:
+            pieces = [_panels(self.lower, self.upper)]
+            if low < self.lower:
+                finite = math.isfinite(low)
+                pieces.append(_panels(low, self.lower) if finite else _half_line(self.lower, -self.width))
+            if high > self.upper:
+                finite = math.isfinite(high)
+                pieces.append(_panels(self.upper, high) if finite else _half_line(self.upper, self.width))
         return np.concatenate([p[0] for p in pieces]), np.concatenate([p[1] for p in pieces])
 
     @property
@@ -974,7 +1024,29 @@ def _legendre(low: float, high: float, count: int) -> tuple[Array, Array]:
     return (low + high) / 2 + half * nodes, half * weights
 
 
+def _panels(low: float, high: float) -> tuple[Array, Array]:
+    """Eight Gauss nodes in each of some forty panels, which halve towards both ends: densities pile up there."""
+    small = 0.5 ** np.arange(4.0, 25.0)
+    edges = low + (high - low) * np.unique(np.concatenate([np.linspace(0, 1, 9), small, 1 - small[:12]]))
+    nodes, weights = _legendre(0.0, 1.0, 8)
+    widths = np.diff(edges)[:, None]
+    return (edges[:-1, None] + widths * nodes).ravel(), (widths * weights).ravel()
+
+
 def _half_line(start: float, scale: float) -> tuple[Array, Array]:
     """Nodes and weights for an integral from ``start`` to infinity towards ``scale``: x = start + scale u/(1-u)."""
     u, weights = _legendre(0.0, 1.0, 200)
     return start + scale * u / (1 - u), abs(scale) * weights / (1 - u) ** 2
+
+
+def _whole_numbers(first: int, last: float) -> tuple[Array, Array]:
+    """Whole numbers from ``first`` to ``last``: 300 one by one, then, in the smooth tail, middles of longer blocks."""
+    x = list(np.arange(first, min(last, first + 299) + 1.0))
+    weights = [1.0] * len(x)
+    start = first + 300
+    while start <= last and start - first < 10**8:
+        half = int(min((start - first) // 80, (last - start) // 2))
+        x.append(float(start + half))
+        weights.append(2.0 * half + 1)
+        start += 2 * half + 1
+    return np.array(x), np.array(weights)

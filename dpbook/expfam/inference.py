@@ -30,7 +30,7 @@ from dpbook.expfam.one_parameter import (
     _BetaTimesLikelihood,
 )
 from dpbook.expfam.priors import Beta
-from dpbook.expfam.releases import _require_family
+from dpbook.expfam.releases import _require_family, _require_prior
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.posterior import Posterior, warn_if_unconverged
 from dpbook.records import as_chunks
@@ -376,13 +376,6 @@ def _collapsed(release: Release, prior: Any, family: Family) -> GridDensity:
     if prior.support == (0.0, math.inf):
         return HalfLineDensity(lambda theta: prior.log_density(theta) + log_likelihood(theta))
     return GridDensity(lambda theta: prior.log_density(theta) + log_likelihood(theta), prior.support)
-
-
-def _require_prior(prior: Any, family: Family) -> None:
-    if not isinstance(prior, family.prior_type):
-        raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
-    if isinstance(family, Multinomial) and np.size(prior.alpha) != family.k:
-        raise ValueError(f"prior must have {family.k} pseudo-counts, got {np.size(prior.alpha)}")
 
 
 def _check_batch(releases: Sequence[Any], prior: Any, method: str | None, family: Family | None) -> tuple[Family, str]:

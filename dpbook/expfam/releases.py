@@ -26,7 +26,7 @@ from dpbook._validation import (
     seeded_generator,
 )
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.expfam.families import OUTSIDE, Binomial, Family
+from dpbook.expfam.families import OUTSIDE, Binomial, CustomFamily, Family, Multinomial
 from dpbook.expfam.priors import Beta
 from dpbook.mechanisms import gaussian_scale, private_quantile
 from dpbook.records import ExactSum, exact_sum, grid_unit
@@ -200,10 +200,12 @@ def release_posterior_samples(
 ) -> Release:
     """Release draws from a flattened posterior: one-posterior sampling by the exponential mechanism on a public grid.
 
-    epsilon-DP for replace-one neighbours, n public. The utility of theta is the log posterior, of sensitivity Δ = the
-    most that one record within the bounds can change the log likelihood anywhere on the support. Each of ``count``
-    draws spends epsilon / count, at the temperature T = max(1, 2Δ count / epsilon): a posterior sample itself is
-    2Δ-DP, and no budget is used to sharpen it.
+    epsilon-DP for replace-one neighbours, n public. The utility of theta is the log posterior, whose sensitivity Δ is
+    the most that one record within the bounds can change it anywhere on the support. Only differences between values
+    of theta matter, so the natural parameter is measured from the middle of its range: Δ is half that range times the
+    range of the statistic (for yes-or-no records on [a, 1-a], log((1-a)/a)). Each of ``count`` draws spends
+    epsilon / count, at the temperature T = max(1, 2Δ count / epsilon): a posterior sample itself is 2Δ-DP, and no
+    budget is used to sharpen it.
 
     Parameters
     ----------
@@ -247,18 +249,16 @@ def release_posterior_samples(
     _require_family(family)
     if family.parameters != 1:
         raise ValueError(f"family must have one parameter, got {family!r}")
-    if not isinstance(prior, family.prior_type):
-        raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
+    _require_prior(prior, family)
     epsilon, count = positive("epsilon", epsilon), integer("count", count, least=1)
     low, high = interval("support", support)
     if low <= prior.support[0] or high >= prior.support[1]:
         raise ValueError(f"support must lie strictly inside {prior.support}, got {support}")
     theta = np.linspace(low, high, integer("grid", grid, least=2))
     rng = seeded_generator(rng)
-    bound = float(np.max(family._log_ratio(theta))) * (1 + 1e-9)  # the utility is computed in floats
-    temperature = max(1.0, 2 * bound * count / epsilon)
     total = _sums(x, family, "clip")
-    utility = prior.log_density(theta) + family._log_likelihood(total.values, np.asarray(total.n), theta)
+    utility, bound = _log_posterior(total, family, prior, theta)
+    temperature = max(1.0, 2 * bound * count / epsilon)
     charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
     # choose() draws in proportion to exp(utility · ε'/(2Δ)); ε' = 2Δ/T is at most epsilon / count.
     drawn = [theta[noise.choose(utility, bound, 2 * bound / temperature, rng)] for _ in range(count)]
@@ -452,6 +452,18 @@ def _require_family(family: Any) -> None:
         raise TypeError(f"family must be a Family such as Binomial() or Exponential(0, 10), got {family!r}")
 
 
+def _require_prior(prior: Any, family: Family) -> None:
+    """Raise, naming the argument, unless the prior is one of the family's."""
+    if not isinstance(prior, family.prior_type):
+        raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
+    if isinstance(family, Multinomial) and np.size(prior.alpha) != family.k:
+        raise ValueError(f"prior must have {family.k} pseudo-counts, got {np.size(prior.alpha)}")
+    if isinstance(family, CustomFamily):
+        mass = family._total_mass(np.asarray(prior.draw(64, np.random.default_rng(0)), dtype=float))
+        if not abs(np.median(mass) - 1) < 0.01:
+            raise ValueError(f"family must have a log_density that integrates to 1, got {np.median(mass):.3g}")
+
+
 def _check_loss(epsilon: float, delta: float, mechanism: str) -> tuple[float, float]:
     one_of("mechanism", mechanism, ("laplace", "gaussian"))
     epsilon, delta = (
@@ -461,6 +473,22 @@ def _check_loss(epsilon: float, delta: float, mechanism: str) -> tuple[float, fl
     if mechanism == "laplace" and delta:
         raise ValueError(f"delta must be 0 for the Laplace mechanism, which is pure; got {delta}")
     return epsilon, delta
+
+
+def _log_posterior(
+    total: ExactSum, family: Family, prior: Any, theta: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Return the log posterior on a grid, up to a constant, and its sensitivity, with room for rounding."""
+    eta, normaliser = family._natural(theta)
+    eta = eta - (eta.max() + eta.min()) / 2
+    log_prior = np.asarray(prior.log_density(theta), dtype=float)
+    utility = log_prior + eta * total.values[0] - total.n * normaliser
+    change = family.sensitivity("clip")
+    if not family.on_grid:
+        change = rounded(change, 1, grid_unit(family.magnitude), 1)
+    # The utility is computed in floats: a few units in the last place of the largest number that can occur in it.
+    largest = total.n * (np.abs(eta).max() * family.magnitude + np.abs(normaliser).max()) + np.abs(log_prior).max()
+    return utility, float(np.abs(eta).max() * change * (1 + 1e-12) + 2.0**-48 * largest)
 
 
 def _sums(x: Any, family: Family, outside: str) -> ExactSum:
