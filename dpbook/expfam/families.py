@@ -160,6 +160,10 @@ class Family(ABC):
     def _draw_parameter(self, prior: Any, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw theta given exact sufficient statistics (..., k): the conjugate step."""
 
+    def _simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array | None:
+        """Draw the sufficient sums of n made-up records exactly, (..., k); None where a family cannot."""
+        return None
+
     @abstractmethod
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Move sums of sufficient statistics to the nearest ones that n records could have."""
@@ -243,6 +247,10 @@ class Binomial(Family):
         """Draw from Beta(alpha + s, beta + n - s)."""
         count = statistics[..., 0]
         return rng.beta(prior.alpha + count, prior.beta + n - count)
+
+    def _simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw binomial counts."""
+        return np.asarray(rng.binomial(n.astype(np.int64), theta), dtype=float)[..., None]
 
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Clip the count to [0, n]."""
@@ -345,6 +353,10 @@ class Multinomial(Family):
         gammas = np.maximum(gammas, np.finfo(float).tiny)
         return np.asarray(gammas / gammas.sum(axis=-1, keepdims=True))
 
+    def _simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw multinomial counts."""
+        return np.asarray(rng.multinomial(n.astype(np.int64), theta), dtype=float)
+
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Project the counts on the simplex of non-negative counts with total n."""
         total = np.broadcast_to(np.asarray(n, dtype=float), statistics.shape[:-1])[..., None]
@@ -421,10 +433,10 @@ class _Bounded(Family):
     def _partial_moments(self, theta: Array, centre: Array) -> tuple[list[Array], list[Array], list[Array]]:
         """Return E[(x-c)^k; x < lower], E[(x-c)^k; inside] and E[(x-c)^k; x > upper] for k = 0 … 2·order."""
 
-    def _regions(self, theta: Array, outside: str) -> _Regions:
+    def _regions(self, theta: Array, mean: Array, outside: str) -> _Regions:
         """Return partial moments about a point near the released value, so that no variance is lost to cancellation."""
         low, high = self._edges
-        centre = np.clip(self._full_moments(theta)[0][..., 0], low, high)
+        centre = np.clip(mean, low, high)
         parts = self._partial_moments(theta, centre)
         if outside == "clip":
             return _Regions(centre, *parts, low - centre, high - centre)
@@ -440,7 +452,7 @@ class _Bounded(Family):
         _check_outside(outside)
         k, powers = self.order, range(1, self.order + 1)
         full_mean, full_cov = self._full_moments(theta)
-        at = self._regions(theta, outside)
+        at = self._regions(theta, full_mean[..., 0], outside)
         delta = at.centre - full_mean[..., 0]
         with np.errstate(invalid="ignore", over="ignore"):
             u = [at.power(i) for i in range(2 * k + 1)]
@@ -459,7 +471,7 @@ class _Bounded(Family):
         """Return mean and variance of each released power, (..., order)."""
         if self.order > 1:
             return super()._released_moments(theta, outside)
-        at = self._regions(theta, _check_outside(outside))
+        at = self._regions(theta, self._full_moments(theta)[0][..., 0], _check_outside(outside))
         first, second = at.power(1), at.power(2)
         return (at.centre + first)[..., None], np.maximum(second - first**2, 0.0)[..., None]
 
@@ -548,6 +560,10 @@ class Exponential(_Bounded):
             rng.standard_gamma(prior.shape + n, statistics.shape[:-1]) / (prior.rate + statistics[..., 0])
         )
 
+    def _simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw a gamma variable of shape n."""
+        return np.asarray(rng.standard_gamma(n, theta.shape) / theta)[..., None]
+
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Keep the sum at 0 or above."""
         return np.maximum(statistics, 0.0)
@@ -625,6 +641,10 @@ class Poisson(_Bounded):
     def _draw_parameter(self, prior: Gamma, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw from Gamma(shape + s, rate + n)."""
         return np.asarray(rng.standard_gamma(prior.shape + statistics[..., 0]) / (prior.rate + n))
+
+    def _simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw a Poisson variable of mean n theta."""
+        return np.asarray(rng.poisson(np.minimum(n * theta, 1e18)), dtype=float)[..., None]
 
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Keep the sum at 0 or above."""
@@ -708,12 +728,14 @@ class Normal(_Bounded):
         below, inside, above = (
             _shifted([sd**k * each for k, each in enumerate(part)], mean - centre) for part in parts
         )
+        close = sd > 2.0
+        if not close.any():
+            return below, inside, above
         # Between bounds less than an sd apart the recursion would cancel; there a few Gauss nodes are exact.
         nodes, weights = _legendre(*self._edges, 16)
         z = np.clip((nodes - mean[..., None]) / sd[..., None], -_FAR, _FAR)
         mass = weights * np.exp(-0.5 * z**2) / (math.sqrt(2 * math.pi) * sd[..., None])
         gap = nodes - centre[..., None]
-        close = sd > 2.0
         inside = [np.where(close, (mass * gap**k).sum(axis=-1), each) for k, each in enumerate(inside)]
         return below, inside, above
 
@@ -739,6 +761,13 @@ class Normal(_Bounded):
             [self.centre + self.half_width * mean, self.half_width**2 * variance],
             axis=-1,
         )
+
+    def _simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
+        """Draw a normal sum and a chi-squared scatter, in the released coordinates."""
+        mean, variance = np.moveaxis(self._to_standard(theta), -1, 0)
+        total = n * mean + np.sqrt(n * variance) * rng.normal(size=mean.shape)
+        scatter = 2 * variance * rng.standard_gamma(np.maximum(n - 1, 0) / 2, mean.shape)
+        return np.stack([total, scatter + total**2 / n], axis=-1)
 
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Keep the centred scatter at 0 or above; the mean stays."""
@@ -958,6 +987,8 @@ def _about_zero(moments: list[Array], centre: Array, i: int) -> Array:
 
 def _shifted(moments: list[Array], by: Array) -> list[Array]:
     """Turn partial moments of y into those of y + by."""
+    if not np.any(by):
+        return moments
     return [
         np.asarray(sum(math.comb(k, j) * by ** (k - j) * moments[j] for j in range(k + 1))) for k in range(len(moments))
     ]
@@ -1018,8 +1049,14 @@ def _normal_mass(low: Array | None, high: Array | None) -> Array:
     return np.asarray(np.where(low > 0, right, left))
 
 
-def _legendre(low: float, high: float, count: int) -> tuple[Array, Array]:
+@functools.lru_cache(maxsize=8)
+def _gauss(count: int) -> tuple[Array, Array]:
     nodes, weights = np.polynomial.legendre.leggauss(count)
+    return nodes, weights
+
+
+def _legendre(low: float, high: float, count: int) -> tuple[Array, Array]:
+    nodes, weights = _gauss(count)
     half = (high - low) / 2
     return (low + high) / 2 + half * nodes, half * weights
 

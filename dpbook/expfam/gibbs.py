@@ -20,6 +20,7 @@ from dpbook.latent_noise import _root, draw_noise_variance
 __all__ = ["GibbsState", "gibbs_start", "gibbs_step"]
 
 Array = NDArray[np.float64]
+Moments = tuple[Array, Array]  # mean and covariance of one record's statistics; None for tables, which need no matrix
 _TRIES = 6  # draws of impossible sums that are thrown away before the nearest possible ones are taken
 _CANDIDATES = 10  # of each kind, for the start of a chain
 
@@ -126,6 +127,7 @@ def gibbs_step(
     *,
     outside: str,
     laplace: bool,
+    leap: bool = False,
 ) -> Callable[[np.random.Generator, GibbsState], GibbsState]:
     """Return the sweep of the sampler: latent sums given theta, theta given them, noise variances given the residuals.
 
@@ -137,6 +139,9 @@ def gibbs_step(
         What the release did to records outside the bounds.
     laplace : bool
         Whether the noise is Laplace, a mixture of normals; otherwise it is normal with sd ``scale``.
+    leap : bool, default False
+        Whether each sweep begins with a Metropolis step for theta in which the latent sums are integrated out. Where
+        noise hides the sums, theta and the sums hold each other fast and plain Gibbs crawls; this step does not.
 
     Returns
     -------
@@ -159,7 +164,11 @@ def gibbs_step(
     fixed = np.broadcast_to(scale[:, None] ** 2, noisy.shape)
 
     def step(rng: np.random.Generator, state: GibbsState) -> GibbsState:
-        released, sufficient = _draw_sums(family, state, noisy, n, outside, rng)
+        theta = state.theta
+        moments = None if isinstance(family, Multinomial) else family._moments(theta, outside)
+        if leap:
+            theta, moments = _leap(family, prior, state, moments, noisy, n, outside, rng)
+        released, sufficient = _draw_sums(family, theta, moments, noisy, state.noise_variance, n, rng)
         theta = family._draw_parameter(prior, sufficient, n, rng)
         if laplace:
             variance = draw_noise_variance(noisy - released, scale[:, None], rng)
@@ -170,17 +179,74 @@ def gibbs_step(
     return step
 
 
+def _leap(
+    family: Family,
+    prior: Any,
+    state: GibbsState,
+    moments: Moments | None,
+    noisy: Array,
+    n: Array,
+    outside: str,
+    rng: np.random.Generator,
+) -> tuple[Array, Moments | None]:
+    """Move theta by a Metropolis step given the noise variances, with the latent sums integrated out.
+
+    The proposal makes up m records from theta and updates the prior with them. As two Gibbs steps it is reversible for
+    the prior, so likelihoods of the release alone decide; m, at random between 1 and n, sets the length of the leap.
+    """
+    count = np.floor(np.exp(rng.random(state.released.shape[:-1]) * np.log(n)))
+    made_up = family._simulate_sums(state.theta, count, rng)
+    if made_up is None:
+        return state.theta, moments
+    proposal = family._draw_parameter(prior, made_up, count, rng)
+    with np.errstate(all="ignore"):  # a hopeless proposal may overflow; NaN is refused below
+        there = None if moments is None else family._moments(proposal, outside)
+        gain = _log_fit(proposal, there, state.noise_variance, noisy, n)
+        gain -= _log_fit(state.theta, moments, state.noise_variance, noisy, n)
+        accepted = np.log(rng.random(gain.shape)) < gain
+    theta = _chosen(accepted, proposal, state.theta)
+    if moments is None or there is None:
+        return theta, None
+    return theta, (_chosen(accepted, there[0], moments[0]), _chosen(accepted, there[1], moments[1]))
+
+
+def _chosen(accepted: NDArray[np.bool_], new: Array, old: Array) -> Array:
+    return np.where(accepted.reshape(accepted.shape + (1,) * (new.ndim - accepted.ndim)), new, old)
+
+
+def _log_fit(theta: Array, moments: Moments | None, noise: Array, noisy: Array, n: Array) -> Array:
+    """Return the log density of the noisy sums given theta and the noise variances: N(n m, n C + D)."""
+    size, k = np.asarray(n, dtype=float)[..., None], noisy.shape[-1]
+    if moments is None:  # a table: C is a diagonal less a rank-one matrix, its determinant and inverse in closed form
+        diagonal, gap = size * theta + noise, noisy - size * theta
+        factor = np.sum(theta * noise / diagonal, axis=-1)
+        along = n * np.sum(theta * gap / diagonal, axis=-1) ** 2 / factor
+        return -0.5 * np.asarray(np.sum(np.log(diagonal) + gap**2 / diagonal, axis=-1) + np.log(factor) + along)
+    gap = noisy - size * moments[0][..., :k]
+    full = size[..., None] * moments[1][..., :k, :k] + noise[..., None, :] * np.eye(k)
+    if k == 1:
+        return -0.5 * np.asarray((gap**2 / full[..., 0] + np.log(full[..., 0]))[..., 0])
+    _, log_determinant = np.linalg.slogdet(full)
+    return -0.5 * np.asarray((gap * np.linalg.solve(full, gap[..., None])[..., 0]).sum(axis=-1) + log_determinant)
+
+
 def _draw_sums(
-    family: Family, state: GibbsState, noisy: Array, n: Array, outside: str, rng: np.random.Generator
+    family: Family,
+    theta: Array,
+    moments: Moments | None,
+    noisy: Array,
+    noise: Array,
+    n: Array,
+    rng: np.random.Generator,
 ) -> tuple[Array, Array]:
     """Draw the released sums and the sufficient ones, given theta, the noisy sums and the noise variances."""
-    if isinstance(family, Multinomial):
-        counts = _draw_table(family, state.theta, noisy, state.noise_variance, n, rng)
+    if moments is None:
+        assert isinstance(family, Multinomial)
+        counts = _draw_table(family, theta, noisy, noise, n, rng)
         return counts, counts
-    mean, cov = family._moments(state.theta, outside)
     count = np.asarray(n, dtype=float)[..., None]
     draw = _draw_scalar if family.size == 1 else _draw_vector
-    return draw(family, mean * count, cov * count[..., None], noisy, state.noise_variance, n, rng)
+    return draw(family, moments[0] * count, moments[1] * count[..., None], noisy, noise, n, rng)
 
 
 def _draw_scalar(
