@@ -12,10 +12,12 @@ import pytest
 import yaml
 from notebooks import read_source, tags
 
+from dpbook.experiments import expfam_study
 from dpbook.plotting import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
+CHAPTERS = ["background", "exponential-families"]
 MARKERS = {
     "o": "circle",
     "X": "cross",
@@ -68,19 +70,19 @@ def test_the_palette_on_the_page_is_that_of_the_package() -> None:
     assert rows == expected
 
 
-def chapter_sections() -> list[str]:
-    """Return the sections of chapter 1 in the order of the table of contents."""
+def chapter_sections(chapter: str) -> list[str]:
+    """Return the sections of a chapter in the order of the table of contents."""
     parts = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
-    chapters = [chapter for part in parts for chapter in part["chapters"]]
-    chapter = next(chapter for chapter in chapters if chapter["file"] == "book/background/index")
-    return [Path(section["file"]).stem for section in chapter["sections"]]
+    entries = [entry for part in parts for entry in part["chapters"]]
+    entry = next(entry for entry in entries if entry["file"] == f"book/{chapter}/index")
+    return [Path(section["file"]).stem for section in entry["sections"]]
 
 
-def reading_minutes(section: str) -> float:
+def reading_minutes(chapter: str, section: str) -> float:
     """Return the minutes that the words and code outside the exercises take, at 200 words and 10 lines a minute."""
     words = lines = 0
     in_exercises = False
-    for cell in read_source(BOOK / "background" / f"{section}.md").cells:
+    for cell in read_source(BOOK / chapter / f"{section}.md").cells:
         if cell.cell_type == "markdown":
             for part in re.split(r"(?=^## )", cell.source, flags=re.M):
                 if part.startswith("## "):
@@ -91,29 +93,78 @@ def reading_minutes(section: str) -> float:
     return words / 200 + lines / 10
 
 
-def exercises(section: str) -> int:
+def exercises(chapter: str, section: str) -> int:
     """Return how many exercises a section has."""
-    text = (BOOK / "background" / f"{section}.md").read_text(encoding="utf-8")
+    text = (BOOK / chapter / f"{section}.md").read_text(encoding="utf-8")
     return len(re.findall(r"^```\{exercise(?:-start)?\}", text, re.M))
 
 
-def listed() -> list[tuple[str, int, int]]:
-    """Return the sections that the chapter's opening page lists, with their minutes and exercises."""
-    page = (BOOK / "background" / "index.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^  - \{doc\}`/book/background/(\S+)`\n  - .*\n  - (\d+), (\d+)$", page, re.M)
+def listed(chapter: str) -> list[tuple[str, int, int]]:
+    """Return the sections that a chapter's opening page lists, with their minutes and exercises."""
+    page = (BOOK / chapter / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^  - \{{doc\}}`/book/{chapter}/(\S+)`\n  - .*\n  - (\d+), (\d+)$", page, re.M)
     return [(name, int(minutes), int(count)) for name, minutes, count in rows]
 
 
-def test_the_chapter_opens_with_all_its_sections_in_order() -> None:
-    assert [name for name, _, _ in listed()] == chapter_sections()
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_the_chapter_opens_with_all_its_sections_in_order(chapter: str) -> None:
+    assert [name for name, _, _ in listed(chapter)] == chapter_sections(chapter)
 
 
-@pytest.mark.parametrize(("section", "minutes", "count"), listed())
+@pytest.mark.parametrize(
+    ("chapter", "section", "minutes", "count"), [(chapter, *row) for chapter in CHAPTERS for row in listed(chapter)]
+)
 def test_the_reading_time_of_the_section_is_right_to_a_third_and_its_exercises_are_counted(
-    section: str, minutes: int, count: int
+    chapter: str, section: str, minutes: int, count: int
 ) -> None:
-    assert abs(math.log(minutes / reading_minutes(section))) < math.log(4 / 3)
-    assert exercises(section) == count
+    assert abs(math.log(minutes / reading_minutes(chapter, section))) < math.log(4 / 3)
+    assert exercises(chapter, section) == count
+
+
+def test_the_landing_page_offers_the_chapters_that_exist_with_their_hours() -> None:
+    page = (BOOK / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\]\((\S+)/index\.md\)\n  - .*\n  - (\d+) hours to read, (\d+) with the exercises", page)
+    assert [chapter for chapter, _, _ in rows] == CHAPTERS
+    for chapter, to_read, with_exercises in rows:
+        sections = chapter_sections(chapter)
+        hours = sum(reading_minutes(chapter, section) for section in sections) / 60
+        quarters = sum(exercises(chapter, section) for section in sections)
+        assert abs(hours - int(to_read)) < 0.75
+        assert abs(hours + quarters / 4 - int(with_exercises)) < 0.75
+
+
+def test_the_course_reads_every_section_of_the_chapters_that_exist() -> None:
+    page = (BOOK / "how-to-use.md").read_text(encoding="utf-8").split("(syllabus)=")[1].split("(capstone)=")[0]
+    read = re.findall(r"\{doc\}`/book/(\S+?)/(\S+?)`", page)
+    assert set(read) == {(chapter, section) for chapter in CHAPTERS for section in chapter_sections(chapter)}
+
+
+def test_the_scorecard_quotes_the_committed_studies_of_chapter_3() -> None:
+    page = (BOOK / "reference" / "scorecard.md").read_text(encoding="utf-8")
+    grid = expfam_study.load("calibration")
+    aware = grid[grid["method"].isin(["exact", "collapsed", "gibbs"])]
+    naive, samples = grid[grid["method"] == "naive"], grid[grid["method"] == "posterior samples"]
+    assert not (aware["p_study"] < 0.05).any()
+    assert f"none of {len(aware)} noise-aware rows" in page
+    assert f"rejected in {(naive['p_holm'] < 0.05).sum()} of {len(naive)} rows" in page
+    assert (naive.loc[naive["p_holm"] >= 0.05, "epsilon"] == 1).all()
+    assert f"rejected in {(samples['p_holm'] < 0.05).sum()} of {len(samples)} settings" in page
+    assert (samples["contraction"] < 0).all()
+
+
+def test_the_scorecard_quotes_the_committed_efficiencies_and_faults() -> None:
+    page = (BOOK / "reference" / "scorecard.md").read_text(encoding="utf-8")
+    found = expfam_study.load("efficiency").set_index(["estimator", "n", "epsilon"])["measured"]
+    late = {name: found[name, 100_000, 0.1] for name in ("posterior sample", "noisy-count sample", "noisy-count mean")}
+    assert f"{late['posterior sample']:.1f} measured for" in page
+    assert f"`agrees`: {late['noisy-count sample']:.2f} there" in page
+    assert f"{late['noisy-count mean']:.2f} there, but {found['noisy-count mean', 100, 0.1]:.1f} at $n = 100$" in page
+    ratio = expfam_study.load("printed").set_index(["variant", "n", "epsilon"])["sd_ratio"]
+    assert f"{100 * ratio['as printed', 100, 1.0] - 100:.0f} % too wide" in page
+    assert abs(ratio["corrected", 100, 1.0] - 1) < 0.01
+    scores = expfam_study.load("utility").set_index(["family", "outside", "method", "n", "epsilon"])["interval_score"]
+    worse = scores["binomial", "all", "naive", 1000, 0.1] / scores["binomial", "all", "exact", 1000, 0.1]
+    assert f"{worse:.1f} times as bad" in page
 
 
 def test_the_glossary_is_in_order_and_names_nothing_twice() -> None:
