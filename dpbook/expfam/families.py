@@ -168,6 +168,12 @@ class Family(ABC):
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Move sums of sufficient statistics to the nearest ones that n records could have."""
 
+    def _nearest_released(self, released: Array, n: Array) -> Array:
+        """Move released sums to the nearest ones that n records could have."""
+        low, high = self.released_range
+        size = np.asarray(n, dtype=float)[..., None]
+        return np.clip(released, size * low, size * high)
+
     @property
     def magnitude(self) -> float:
         """The largest absolute value of a released statistic, from the bounds."""
@@ -768,6 +774,11 @@ class Normal(_Bounded):
         total = n * mean + np.sqrt(n * variance) * rng.normal(size=mean.shape)
         scatter = 2 * variance * rng.standard_gamma(np.maximum(n - 1, 0) / 2, mean.shape)
         return np.stack([total, scatter + total**2 / n], axis=-1)
+
+    def _nearest_released(self, released: Array, n: Array) -> Array:
+        """Keep the mean in [-1, 1] and the mean square between its square and 1, in the released coordinates."""
+        total = np.clip(released[..., 0], -n, n)
+        return np.stack([total, np.clip(released[..., 1], total**2 / n, n)], axis=-1)
 
     def _nearest_valid(self, statistics: Array, n: Array) -> Array:
         """Keep the centred scatter at 0 or above; the mean stays."""

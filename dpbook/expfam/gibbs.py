@@ -313,8 +313,9 @@ def _draw_vector(
 ) -> tuple[Array, Array]:
     """Draw released and sufficient sums from their joint normal given the noisy ones, in Kalman form: no inverse of C.
 
-    Draw s* ~ N(mean, C) and y* = s*_released + noise, then s = s* + C_r (C_rr + D)^-1 (y - y*). Draws whose sufficient
-    sums no data could have are drawn again a few times, and then moved to the nearest valid ones.
+    Draw s* ~ N(mean, C) and y* = s*_released + noise, then s = s* + C_r (C_rr + D)^-1 (y - y*). Draws that no data
+    could have are drawn again a few times; then the released sums move to the nearest possible ones, the sufficient
+    sums follow by their regression on them, and move likewise.
     """
     k = family.size
     root, cov = _root(cov * (1 + 1e-10 * np.eye(2 * k)))  # without clipping the two kinds of sums are the same
@@ -322,18 +323,35 @@ def _draw_vector(
     total = cov[..., :k, :k] + noise[..., None, :] * np.eye(k)
     gain = np.swapaxes(np.linalg.solve(total, cov[..., :k, :]), -1, -2)  # (2k, k)
 
-    def draw() -> Array:
+    def draw() -> tuple[Array, NDArray[np.bool_]]:
         sums = mean + (root @ rng.normal(size=(*mean.shape, 1)))[..., 0]
         gap = noisy - sums[..., :k] - np.sqrt(noise) * rng.normal(size=noise.shape)
-        return np.asarray(sums + (gain @ gap[..., None])[..., 0])
+        sums = sums + (gain @ gap[..., None])[..., 0]
+        released, sufficient = sums[..., :k], sums[..., k:]
+        wrong = (family._nearest_released(released, n) != released) | (
+            family._nearest_valid(sufficient, n) != sufficient
+        )
+        return sums, np.asarray(wrong.any(axis=-1))
 
-    sums = draw()
+    sums, wrong = draw()
     for _ in range(_TRIES):
-        wrong = (family._nearest_valid(sums[..., k:], n) != sums[..., k:]).any(axis=-1)
         if not wrong.any():
-            break
-        sums = np.where(wrong[..., None], draw(), sums)
-    return sums[..., :k], family._nearest_valid(sums[..., k:], n)
+            return sums[..., :k], sums[..., k:]
+        again, still = draw()
+        sums, wrong = np.where(wrong[..., None], again, sums), wrong & still
+    released = family._nearest_released(sums[..., :k], n)
+    moved = sums[..., k:] + _regressed(cov, released - sums[..., :k])
+    return released, family._nearest_valid(moved, n)
+
+
+def _regressed(cov: Array, change: Array) -> Array:
+    """Return by how much the second half of a normal vector changes with the first: C_21 C_11^-1 change."""
+    k = change.shape[-1]
+    sd = np.sqrt(np.diagonal(cov[..., :k, :k], axis1=-2, axis2=-1))
+    unit = np.where(sd > 0, sd, 1.0)
+    correlation = cov[..., :k, :k] / unit[..., None] / unit[..., None, :] + 1e-10 * np.eye(k)
+    weights = np.linalg.solve(correlation, (change / unit)[..., None])[..., 0] / unit
+    return np.asarray((cov[..., k:, :k] @ weights[..., None])[..., 0])
 
 
 def _truncated_normal(mean: Array, variance: Array, low: Any, high: Any, rng: np.random.Generator) -> Array:
