@@ -913,7 +913,7 @@ class CustomFamily(_Bounded):
             mass = weights * np.exp(self.log_density(x, np.asarray(theta, dtype=float)[..., None]))
         mass = np.where(np.isfinite(mass), mass, 0.0)
         missing = 1 - mass.sum(axis=-1)
-        mass[..., np.argmax(x)] += np.where(missing > 1e-6, missing, 0.0)  # what lies beyond all nodes is at the last
+        mass[..., np.argmax(x)] += np.where(missing > 1e-3, missing, 0.0)  # what lies beyond all nodes is at the last
         mass = mass / mass.sum(axis=-1, keepdims=True)
         mean = np.stack([(mass * value).sum(axis=-1) for value in values], axis=-1)
         gaps = [value - mean[..., i, None] for i, value in enumerate(values)]
@@ -1088,13 +1088,20 @@ def _half_line(start: float, scale: float) -> tuple[Array, Array]:
 
 
 def _whole_numbers(first: int, last: float) -> tuple[Array, Array]:
-    """Whole numbers from ``first`` to ``last``: 300 one by one, then, in the smooth tail, middles of longer blocks."""
-    x = list(np.arange(first, min(last, first + 299) + 1.0))
+    """Whole numbers from ``first`` to ``last``: 100 one by one, then, in the smooth tail, three of each longer block.
+
+    Ends and middle of a block of 2h + 1 numbers sum cubics exactly if each end weighs (2h+1)(h+1)/6h.
+    """
+    x = list(np.arange(first, min(last, first + 99) + 1.0))
     weights = [1.0] * len(x)
-    start = first + 300
+    start = first + 100
     while start <= last and start - first < 10**8:
-        half = int(min((start - first) // 80, (last - start) // 2))
-        x.append(float(start + half))
-        weights.append(2.0 * half + 1)
+        half = int(min((start - first) // 12, (last - start) // 2))
+        if half == 0:
+            x, weights = [*x, float(start)], [*weights, 1.0]
+        else:
+            end = (2 * half + 1) * (half + 1) / (6 * half)
+            x += [float(start), float(start + half), float(start + 2 * half)]
+            weights += [end, 2 * half + 1 - 2 * end, end]
         start += 2 * half + 1
     return np.array(x), np.array(weights)

@@ -30,7 +30,7 @@ from dpbook.expfam.one_parameter import (
     _BetaTimesLikelihood,
 )
 from dpbook.expfam.priors import Beta
-from dpbook.expfam.releases import _require_family, _require_prior
+from dpbook.expfam.releases import _require_density, _require_family, _require_prior
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.posterior import Posterior, warn_if_unconverged
 from dpbook.records import as_chunks
@@ -129,6 +129,11 @@ def posterior_density(
     family, method = _check(release, prior, method, family)
     if family.parameters != 1 or method == "gibbs":
         raise ValueError(f"method must be one with a density, for a one-parameter family; got {method!r}, {family!r}")
+    _require_density(family, prior)
+    return _density(release, prior, family, method)
+
+
+def _density(release: Release, prior: Any, family: Family, method: str) -> BetaMixture | GridDensity:
     if release.mechanism == "randomized response":
         return _after_randomized_response(release, prior, method)
     if method == "naive":
@@ -226,6 +231,7 @@ def infer(
     if not batch:
         return []
     model, chosen = _check_batch(batch, prior, method, family)
+    _require_density(model, prior)
     if chosen == "gibbs":
         found = _gibbs(batch, prior, model, draws, chains or 20, rng, progress)
         warn_if_unconverged(found[0] if isinstance(release, Release) else found[:_CHECKED])
@@ -333,7 +339,7 @@ def _independent(
 ) -> Posterior:
     """Return independent draws from a density, or from the conjugate posterior of the naive method."""
     if method != "naive":
-        density = posterior_density(release, prior, method=method, family=family)
+        density = _density(release, prior, family, method)
         return Posterior({"theta": density.draw(shape[0] * shape[1], rng).reshape(shape)}, method=method)
     name = "reports" if release.mechanism == "randomized response" else "sum"
     valid = family._nearest_valid(np.asarray(release[name], dtype=float), np.asarray(release.n))

@@ -250,6 +250,7 @@ def release_posterior_samples(
     if family.parameters != 1:
         raise ValueError(f"family must have one parameter, got {family!r}")
     _require_prior(prior, family)
+    _require_density(family, prior)
     epsilon, count = positive("epsilon", epsilon), integer("count", count, least=1)
     low, high = interval("support", support)
     if low <= prior.support[0] or high >= prior.support[1]:
@@ -458,6 +459,10 @@ def _require_prior(prior: Any, family: Family) -> None:
         raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
     if isinstance(family, Multinomial) and np.size(prior.alpha) != family.k:
         raise ValueError(f"prior must have {family.k} pseudo-counts, got {np.size(prior.alpha)}")
+
+
+def _require_density(family: Family, prior: Any) -> None:
+    """Raise unless a custom family's density integrates to 1, as it does for most values that the prior gives."""
     if isinstance(family, CustomFamily):
         mass = family._total_mass(np.asarray(prior.draw(64, np.random.default_rng(0)), dtype=float))
         if not abs(np.median(mass) - 1) < 0.01:

@@ -1,0 +1,212 @@
+"""A family of one's own: the same answers as a built-in one, moments by quadrature, mistakes named."""
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from dpbook import Release, expfam
+from dpbook.diagnostics import calibrate
+from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Gamma, Poisson, posterior_density
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")
+
+
+def exponential(lower=0.0, upper=2.0, name="waiting time", **changes):
+    """The exponential family, as a user would write it."""
+    parts = {
+        "statistic": lambda x: x,
+        "log_density": lambda x, theta: np.log(theta) - theta * x,
+        "conjugate": lambda prior, s, n, rng: rng.standard_gamma(prior.shape + n, np.shape(s)) / (prior.rate + s),
+        "prior_type": Gamma,
+    }
+    return CustomFamily(name, lower, upper, (0.0, np.inf), **parts | changes)
+
+
+def geometric(upper=20):
+    """Failures before a success; the statistic is their number, the prior of the success probability a Beta."""
+    return CustomFamily(
+        "geometric",
+        0,
+        upper,
+        (0, np.inf),
+        statistic=lambda x: x,
+        log_density=lambda x, p: np.log(p) + x * np.log1p(-p),
+        conjugate=lambda prior, s, n, rng: rng.beta(prior.alpha + n, prior.beta + s),
+        prior_type=Beta,
+        discrete=True,
+    )
+
+
+def weibull(lower=0.0, upper=3.0):
+    return CustomFamily(
+        "weibull-2",
+        lower,
+        upper,
+        (0.0, np.inf),
+        statistic=lambda x: x**2,
+        log_density=lambda x, theta: np.log(2 * theta * x) - theta * x**2,
+        conjugate=lambda prior, s, n, rng: rng.standard_gamma(prior.shape + n, np.shape(s)) / (prior.rate + s),
+        prior_type=Gamma,
+    )
+
+
+def renamed(release, name):
+    """The same release as one of a family with this name."""
+    return Release.from_json(release.to_json().replace(f'"{release.model}"', f'"{name}"'))
+
+
+@pytest.mark.parametrize("outside", ["clip", "redact"])
+def test_a_family_written_by_hand_gives_the_posterior_of_the_built_in_one(outside):
+    rng = np.random.default_rng(1)
+    release = expfam.release(rng.exponential(0.3, 200), Exponential(0.1, 2), epsilon=0.5, outside=outside, rng=rng)
+    ours, prior = exponential(0.1, 2.0), Gamma(8, 2)
+    built_in = posterior_density(release, prior)
+    by_hand = posterior_density(renamed(release, ours.name), prior, family=ours)
+    assert by_hand.mean == pytest.approx(built_in.mean, rel=1e-7)
+    assert by_hand.sd == pytest.approx(built_in.sd, rel=1e-6)
+    gibbs = expfam.infer(renamed(release, ours.name), prior, method="gibbs", family=ours, rng=rng)
+    assert gibbs.mean("theta") == pytest.approx(built_in.mean, abs=0.15 * built_in.sd)
+    assert gibbs.sd("theta") == pytest.approx(built_in.sd, rel=0.1)
+
+
+@pytest.mark.parametrize("outside", ["clip", "redact"])
+def test_moments_of_the_weibull_are_those_of_its_square_which_is_exponential(outside):
+    """At rates from 1e-4 to 1e6: mass in the far tail, or within a thousandth of the lower bound."""
+    rates = np.array([1e-4, 0.1, 1.0, 30.0, 1e6])
+    found = weibull(0.5, 3.0).moments(rates, outside)
+    expected = Exponential(0.25, 9.0).moments(rates, outside)
+    for i in range(len(rates)):
+        sd = np.sqrt(np.diagonal(expected[1][i]))
+        assert (np.abs(found[0][i] - expected[0][i]) <= 1e-6 * (np.abs(expected[0][i]) + sd)).all()
+        assert (np.abs(found[1][i] - expected[1][i]) <= 1e-5 * np.outer(sd, sd) + 1e-15).all()
+
+
+@pytest.mark.parametrize("p", [0.9, 0.3, 0.01, 1e-4])
+def test_moments_of_the_geometric_are_the_closed_ones_however_long_the_tail(p):
+    mean, cov = geometric().moments(np.array(p))
+    law = stats.geom(p, loc=-1)
+    x = np.arange(21.0)
+    clipped = (x * law.pmf(x)).sum() + 20 * law.sf(20)
+    square = (x**2 * law.pmf(x)).sum() + 400 * law.sf(20)
+    assert mean[0] == pytest.approx(clipped, rel=1e-6)
+    assert cov[0, 0] == pytest.approx(square - clipped**2, rel=1e-4, abs=1e-9)
+    assert mean[1] == pytest.approx(law.mean(), rel=1e-4)
+    assert cov[1, 1] == pytest.approx(law.var(), rel=1e-3)
+
+
+def test_a_wide_discrete_family_costs_few_nodes():
+    x, weights = geometric(10**6)._nodes
+    assert x.size < 3000
+    assert len(np.unique(x)) == x.size
+    assert weights.min() > 0
+    assert weights[x <= 10**6].sum() == pytest.approx(
+        10**6 + 1, rel=1e-12
+    )  # every whole number in the bounds is counted once
+
+
+@pytest.mark.parametrize(
+    ("make", "prior", "draw"),
+    [
+        (weibull, Gamma(8, 4), lambda t, n, g: g.weibull(2, n) / np.sqrt(t)),
+        (geometric, Beta(6, 12), lambda t, n, g: g.geometric(t, n) - 1),
+    ],
+    ids=["weibull", "geometric"],
+)
+def test_a_custom_family_is_calibrated_and_its_naive_posterior_is_not(make, prior, draw):
+    """300 trials; KS and variance tests, Holm-corrected, at the 1e-3 level."""
+    family = make()
+
+    def result(method):
+        return calibrate(
+            lambda rng, count: {"theta": prior.draw(count, rng)},
+            lambda parameters, rng: [
+                expfam.release(draw(t, 100, rng), family, epsilon=0.3, rng=rng) for t in parameters["theta"]
+            ],
+            lambda releases, rng: expfam.infer(
+                releases, prior, method=method, draws=100, chains=1, family=family, rng=rng
+            ),
+            300,
+            rng=np.random.default_rng(2),
+        )
+
+    assert result("collapsed").passed(level=1e-3)
+    assert not result("naive").passed(level=1e-3)
+
+
+def test_a_custom_family_does_not_travel_and_must_be_the_one_of_the_release():
+    family, prior = exponential(), Gamma(8, 2)
+    release = expfam.release([0.5, 1.0], family, epsilon=1.0, rng=np.random.default_rng(3))
+    with pytest.raises(ValueError, match="pass its family"):
+        expfam.infer(release, prior)
+    assert expfam.infer(release, prior, family=family, draws=10).draws["theta"].size >= 10
+    for wrong in (exponential(name="other"), exponential(upper=3.0), Exponential(0, 2)):
+        with pytest.raises(ValueError, match=r"model|family"):
+            expfam.infer(release, prior, family=wrong)
+    with pytest.raises(TypeError, match="prior"):
+        expfam.infer(release, Beta(1, 1), family=family)
+    with pytest.raises(TypeError, match="family"):
+        expfam.infer(release, prior, family="waiting time")
+    known = expfam.release([0.5, 1.0], Exponential(0, 2), epsilon=1.0, rng=np.random.default_rng(3))
+    with pytest.raises(ValueError, match="family"):
+        expfam.infer(known, prior, family=Exponential(0, 3))
+    with pytest.raises(ValueError, match="naive"):
+        posterior_density(release, prior, family=family, method="naive")
+
+
+def test_a_density_that_does_not_integrate_to_one_is_refused():
+    family = exponential(log_density=lambda x, theta: -theta * x)  # the rate is forgotten
+    release = expfam.release([0.5, 1.0], family, epsilon=1.0, rng=np.random.default_rng(4))
+    with pytest.raises(ValueError, match="log_density"):
+        expfam.infer(release, Gamma(8, 2), family=family)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"name": "exponential"}, "name"),
+        ({"name": ""}, "name"),
+        ({"upper": -1.0}, "upper"),
+        ({"lower": -1.0}, "support"),
+        ({"statistic": 3}, "statistic"),
+        ({"log_density": None}, "log_density"),
+        ({"conjugate": "gamma"}, "conjugate"),
+    ],
+)
+def test_errors_name_the_argument(changes, named):
+    with pytest.raises((TypeError, ValueError), match=named):
+        exponential(**changes)
+    with pytest.raises(ValueError, match="support"):
+        CustomFamily("c", 0, 1, (-np.inf, np.inf), np.abs, special.xlogy, np.add, Gamma, discrete=True)
+
+
+def test_natural_parameters_of_a_custom_family_are_those_of_the_built_in_one_up_to_constants():
+    theta = np.linspace(0.5, 3, 7)
+    pairs = [
+        (exponential(), Exponential(0, 2), theta),
+        (weibull(), Exponential(0, 9), theta),
+        (geometric(), None, theta / 4),
+        (
+            CustomFamily(
+                "counts",
+                0,
+                9,
+                (0, np.inf),
+                lambda x: x,
+                lambda x, t: special.xlogy(x, t) - t - special.gammaln(x + 1),
+                lambda *a: a[1],
+                Gamma,
+                discrete=True,
+            ),
+            Poisson(0, 9),
+            theta,
+        ),
+    ]
+    for custom, known, at in pairs:
+        eta, normaliser = custom._natural(at)
+        expected = (np.log1p(-at), -np.log(at)) if known is None else known._natural(at)
+        np.testing.assert_allclose(np.diff(eta), np.diff(expected[0]), rtol=1e-9)
+        np.testing.assert_allclose(np.diff(normaliser), np.diff(expected[1]), rtol=1e-9)
+    wrong = exponential(log_density=lambda x, theta: stats.cauchy.logpdf(x, theta))
+    with pytest.raises(ValueError, match="exponential family"):
+        wrong._natural(theta)
+    assert Binomial()._natural(np.array([0.5]))[0] == [0.0]
