@@ -49,8 +49,8 @@ def batched_study(sweeps: int) -> None:
 def collapsed_against_gibbs() -> None:
     """Compare times at equal accuracy: a Gibbs run long enough that its mean is good to 1 % of the posterior sd.
 
-    That takes 10,000 nearly independent draws. Errors are in posterior sds: of the binomial against its exact posterior,
-    so that they hold the error of the normal approximation too; of the exponential against a grid ten times as fine.
+    That takes 10,000 nearly independent draws. Errors are in posterior sds: of the binomial against its exact
+    posterior, so that they hold the error of the normal approximation too; of the exponential against a finer grid.
     """
     rng = np.random.default_rng(2)
     models: list[tuple[str, expfam.Family, Any, Any]] = [

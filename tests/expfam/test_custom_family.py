@@ -113,7 +113,7 @@ def test_a_wide_discrete_family_costs_few_nodes():
     ids=["weibull", "geometric"],
 )
 def test_a_custom_family_is_calibrated_and_its_naive_posterior_is_not(make, prior, draw):
-    """300 trials; KS and variance tests, Holm-corrected, at the 1e-3 level."""
+    """200 trials; KS and variance tests, Holm-corrected, at the 1e-3 level."""
     family = make()
 
     def result(method):
@@ -125,7 +125,7 @@ def test_a_custom_family_is_calibrated_and_its_naive_posterior_is_not(make, prio
             lambda releases, rng: expfam.infer(
                 releases, prior, method=method, draws=100, chains=1, family=family, rng=rng
             ),
-            300,
+            200,
             rng=np.random.default_rng(2),
         )
 
