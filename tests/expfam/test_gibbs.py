@@ -318,15 +318,12 @@ def test_no_release_makes_the_sampler_fail(family, prior, noisy, mechanism, monk
 
 
 @pytest.mark.parametrize(
-    ("family", "prior", "theta"),
-    [
-        (Multinomial(3), Dirichlet([2, 3, 5]), None),
-        (Normal(0, 20), NormalInverseGamma(8, 2, 4, 12), None),
-    ],
+    ("family", "prior"),
+    [(Multinomial(3), Dirichlet([2, 3, 5])), (Normal(0, 20), NormalInverseGamma(8, 2, 10, 30))],
     ids=["multinomial", "normal"],
 )
-def test_the_posterior_tends_to_the_prior_and_to_the_nonprivate_posterior(family, prior, theta):
-    """Means and sds within 10 % of the sd, of some thousand effective draws."""
+def test_the_posterior_tends_to_the_prior_and_to_the_nonprivate_posterior(family, prior):
+    """Means within 0.15 sds and sds within 20 %, of some thousand effective draws: at least 5 standard errors."""
     rng = np.random.default_rng(11)
     x = rng.integers(0, 3, 60) if family.name == "multinomial" else rng.normal(11, 1.5, 60)
 
