@@ -46,7 +46,7 @@ class Family(ABC):
     >>> isinstance(Binomial(), Family)
     True
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Family(ABC):
         >>> mean.round(3)
         array([0.865, 1.   ])
 
-        Explained in :doc:`/book/background/after-a-release`.
+        Explained in :doc:`/book/exponential-families/unbounded-statistics`.
         """
         values = finite_array("theta", theta)
         if self.parameters > 1 and values.shape[-1:] != (self.parameters,):
@@ -278,7 +278,7 @@ class Multinomial(Family):
     >>> Multinomial(3).sensitivity()
     2.0
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/naive-posterior`.
     """
 
     k: int
@@ -522,7 +522,7 @@ class Exponential(_Bounded):
     >>> Exponential(1, 5).sensitivity("clip"), Exponential(1, 5).sensitivity("redact")
     (4.0, 5.0)
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
 
     lower: float
@@ -590,7 +590,7 @@ class Poisson(_Bounded):
     >>> Poisson(0, 20).sensitivity("clip")
     20.0
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
 
     lower: float
@@ -675,7 +675,7 @@ class Normal(_Bounded):
     >>> Normal(0, 200).sensitivity("clip")
     2.25
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
 
     lower: float
@@ -828,7 +828,7 @@ class CustomFamily(_Bounded):
     >>> bool(abs(mean[1] - 1.0) < 1e-9)
     True
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
 
     name: str

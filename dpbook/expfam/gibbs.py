@@ -44,7 +44,7 @@ class GibbsState(NamedTuple):
     >>> GibbsState(np.zeros((4, 1)), np.zeros((4, 1, 1)), np.ones((4, 1, 1))).theta.shape
     (4, 1)
 
-    Explained in :doc:`/book/background/bayesian-primer`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
 
     theta: Array
@@ -100,7 +100,7 @@ def gibbs_start(
     >>> start.released.shape
     (4, 1, 1)
 
-    Explained in :doc:`/book/background/bayesian-primer`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     batch = (_CANDIDATES, chains, len(noisy))
     spread, size = scale[:, None], np.asarray(n, dtype=float)[:, None]
@@ -159,7 +159,7 @@ def gibbs_step(
     >>> step(rng, gibbs_start(*problem, 4, rng)).theta.shape
     (4, 1)
 
-    Explained in :doc:`/book/background/bayesian-primer`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     fixed = np.broadcast_to(scale[:, None] ** 2, noisy.shape)
 

@@ -80,7 +80,7 @@ def methods_of(family: Family) -> tuple[str, ...]:
     >>> methods_of(Exponential(0, 10))
     ('collapsed', 'gibbs', 'naive')
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     return _METHODS.get(family.name, _CUSTOM)
 
@@ -124,7 +124,7 @@ def posterior_density(
     >>> [round(expfam.posterior_density(noisy, expfam.Beta(1, 1), method=m).sd, 3) for m in ("exact", "naive")]
     [0.211, 0.131]
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     family, method = _check(release, prior, method, family)
     if family.parameters != 1 or method == "gibbs":
@@ -220,7 +220,7 @@ def infer(
     >>> bool(abs(posterior.mean("theta") - 0.3) < 0.02)
     True
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)

@@ -251,7 +251,7 @@ class GridDensity:
     >>> round(density.sd, 6), round(density.quantile(0.975), 6)
     (0.01, 0.0196)
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class GridDensity:
         >>> GridDensity(np.zeros_like, (0.0, 2.0)).pdf([1.0, 3.0]).round(6)
         array([0.5, 0. ])
 
-        Explained in :doc:`/book/background/after-a-release`.
+        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         points = np.asarray(theta, dtype=float)
         inside = (points >= self._support[0]) & (points <= self._support[1])
@@ -334,7 +334,7 @@ class GridDensity:
         >>> GridDensity(np.zeros_like, (0.0, 2.0)).cdf([0.5]).round(6)
         array([0.25])
 
-        Explained in :doc:`/book/background/after-a-release`.
+        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         return np.asarray(np.interp(self._to_grid(np.asarray(theta, dtype=float)), self._grid, self._cdf))
 
@@ -358,7 +358,7 @@ class GridDensity:
         >>> round(GridDensity(np.zeros_like, (0.0, 2.0)).quantile(0.25), 6)
         0.5
 
-        Explained in :doc:`/book/background/after-a-release`.
+        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         return float(self._from_grid(np.interp(_share("q", q), self._cdf, self._grid)))
 
@@ -384,7 +384,7 @@ class GridDensity:
         >>> GridDensity(np.zeros_like, (0.0, 2.0)).draw(2, np.random.default_rng(0)).round(2)
         array([1.27, 0.54])
 
-        Explained in :doc:`/book/background/after-a-release`.
+        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         count, rng = integer("count", count, least=1), analyst_generator(rng)
         return self._from_grid(np.interp(rng.random(count), self._cdf, self._grid))
@@ -418,7 +418,7 @@ class HalfLineDensity(GridDensity):
     >>> round(density.mean, 6), round(density.sd, 6)
     (2.0, 1.0)
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
 
     def __init__(self, log_density: Callable[[Array], Array], points: int = 400) -> None:
@@ -452,7 +452,7 @@ class HalfLineDensity(GridDensity):
         >>> HalfLineDensity(lambda t: -t).pdf([-1.0, 1.0]).round(4)
         array([0.    , 0.3679])
 
-        Explained in :doc:`/book/background/after-a-release`.
+        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         points = np.asarray(theta, dtype=float)
         at = np.where(points > 0, points, 1.0)

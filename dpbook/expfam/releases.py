@@ -92,7 +92,7 @@ def release(
     >>> noisy["sum"].round(2), noisy.scale["sum"]
     (array([2.32]), 1.0)
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
     _require_family(family)
     one_of("outside", outside, OUTSIDE)
@@ -244,7 +244,7 @@ def release_posterior_samples(
     >>> round(draw.scale["theta"], 3)
     4.394
 
-    Explained in :doc:`/book/background/where-to-add-noise`.
+    Explained in :doc:`/book/exponential-families/information-bottleneck`.
     """
     _require_family(family)
     if family.parameters != 1:
@@ -320,7 +320,7 @@ def private_bounds(
     >>> 0 <= low < 0.1 and 2 < high < 8
     True
 
-    Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
     tail = (1 - fraction("coverage", coverage)) / 2
     epsilon = positive("epsilon", epsilon)
