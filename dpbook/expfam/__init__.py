@@ -1,8 +1,8 @@
 """Exponential families under differential privacy: naive and noise-aware posteriors of noisy sufficient statistics.
 
-Chapter 1 begins here with the one family whose noise-aware posterior is exact: the binomial, under the Laplace or
-Gaussian mechanism and under randomised response. Functions named ``release`` read data and spend budget; functions
-named ``infer`` read a release only.
+Chapter 1 begins with the one family whose noise-aware posterior is exact, the binomial; chapter 3 explains the others:
+multinomial, exponential, Poisson, normal, and families of one's own. Functions named ``release`` read data and spend
+budget; functions named ``infer`` read a release only.
 """
 
 from dpbook.expfam.families import (

@@ -279,7 +279,7 @@ def infer_nonprivate(
     >>> round(posterior.mean("theta"), 1)
     np.float64(0.6)
 
-    Explained in :doc:`/book/background/after-a-release`.
+    Explained in :doc:`/book/exponential-families/naive-posterior`.
     """
     _require_family(family)
     _require_prior(prior, family)

@@ -1,6 +1,6 @@
 """The curator's side: releases of sufficient statistics, and a preview of what a release would be worth.
 
-Every release is private for replace-one neighbours, n public. The last section of chapter 1 explains them.
+Every release is private for replace-one neighbours, n public. Chapter 3 explains them.
 """
 
 from __future__ import annotations
