@@ -7,6 +7,7 @@ from scipy import special, stats
 from dpbook import Release, expfam
 from dpbook.diagnostics import calibrate
 from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Gamma, Poisson, posterior_density
+from dpbook.latent_noise import normal_laplace_logpdf
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")
 
@@ -131,6 +132,27 @@ def test_a_custom_family_is_calibrated_and_its_naive_posterior_is_not(make, prio
 
     assert result("collapsed").passed(level=1e-3)
     assert not result("naive").passed(level=1e-3)
+
+
+@pytest.mark.parametrize("outside", ["clip", "redact"])
+@pytest.mark.parametrize("n", [5, 300])
+def test_a_flat_prior_and_a_heavy_tail_leave_no_mass_near_zero_that_the_release_does_not(outside, n):
+    """The whole Beta(1, 1) posterior of a geometric, beside a fine grid from 1e-9 on with moments from SciPy."""
+    rng = np.random.default_rng(n)
+    release = expfam.release(rng.geometric(0.25, n) - 1, geometric(), epsilon=0.5, outside=outside, rng=rng)
+    found = posterior_density(release, Beta(1, 1), family=geometric())
+    theta = np.r_[np.geomspace(1e-9, 1e-3, 3000)[:-1], np.linspace(1e-3, 1 - 1e-6, 15_000)]
+    law, x, end = stats.geom(theta, loc=-1), np.arange(21.0)[:, None], 20.0 if outside == "clip" else 0.0
+    mean = (x * law.pmf(x)).sum(axis=0) + end * law.sf(20)
+    variance = ((x - mean) ** 2 * law.pmf(x)).sum(axis=0) + (end - mean) ** 2 * law.sf(20)
+    log_density = normal_laplace_logpdf(release["sum"][0], n * mean, n * variance, release.scale["sum"])
+    mass = np.exp(log_density - log_density.max()) * np.gradient(theta)
+    mass = mass / mass.sum()
+    centre = (mass * theta).sum()
+    assert found.mean == pytest.approx(centre, rel=1e-3)
+    assert found.sd == pytest.approx(np.sqrt((mass * (theta - centre) ** 2).sum()), rel=1e-3)
+    for level in (1e-3, 0.01, 0.05):
+        assert float(found.cdf(level)) == pytest.approx(mass[theta <= level].sum(), abs=1e-3)
 
 
 def test_a_custom_family_does_not_travel_and_must_be_the_one_of_the_release():
