@@ -22,8 +22,10 @@ __all__ = [
     "fraction",
     "integer",
     "interval",
+    "non_negative_array",
     "one_of",
     "positive",
+    "positive_array",
     "seeded_generator",
 ]
 
@@ -111,6 +113,22 @@ def finite_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDA
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim != 1)}, got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite: it holds NaN or infinite values")
+    return array
+
+
+def positive_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return ``value`` as a finite float array; raise unless every entry is above zero."""
+    array = finite_array(name, value)
+    if not (array > 0).all():
+        raise ValueError(f"{name} must be greater than 0 everywhere, got {array.min()}")
+    return array
+
+
+def non_negative_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return ``value`` as a finite float array; raise unless every entry is at least zero."""
+    array = finite_array(name, value)
+    if not (array >= 0).all():
+        raise ValueError(f"{name} must be at least 0 everywhere, got {array.min()}")
     return array
 
 

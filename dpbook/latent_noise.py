@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr
 
-from dpbook._validation import analyst_generator, finite_array
+from dpbook._validation import analyst_generator, finite_array, non_negative_array, positive_array
 
 __all__ = [
     "draw_noise_variance",
@@ -57,7 +57,7 @@ def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator
 
     Explained in :doc:`/book/background/bayesian-primer`.
     """
-    shape = _above_zero("shape", shape)
+    shape = positive_array("shape", shape)
     mean = np.asarray(mean, dtype=np.float64)
     if not (mean > 0).all():
         raise ValueError("mean must be greater than 0 everywhere (infinite is allowed)")
@@ -94,7 +94,7 @@ def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Ge
 
     Explained in :doc:`/book/background/bayesian-primer`.
     """
-    residual, scale = finite_array("residual", residual), _above_zero("scale", scale)
+    residual, scale = finite_array("residual", residual), positive_array("scale", scale)
     # shape / mean = |r| / b, and the precision is 1 / b^2 times a draw with shape 1.
     return scale**2 / _unit_inverse_gaussian(np.abs(residual) / scale, rng)
 
@@ -239,7 +239,10 @@ def draw_statistic(
     Explained in :doc:`/book/background/bayesian-primer`.
     """
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)
-    variance, noise_variance = _not_below_zero("variance", variance), _above_zero("noise_variance", noise_variance)
+    variance, noise_variance = (
+        non_negative_array("variance", variance),
+        positive_array("noise_variance", noise_variance),
+    )
     total = variance + noise_variance
     centre = mean + variance / total * (noisy - mean)
     sd = np.sqrt(variance * (noise_variance / total))
@@ -291,7 +294,7 @@ def draw_statistics(
     """
     rng = analyst_generator(rng)
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)
-    noise_variance = _above_zero("noise_variance", noise_variance)
+    noise_variance = positive_array("noise_variance", noise_variance)
     root, cov = _root(_square("cov", cov))
     # Noise a millionth of the statistic's own sd is as good as none, and keeps cov + D regular in floating point.
     noise_variance = np.maximum(noise_variance, 1e-12 * np.diagonal(cov, axis1=-2, axis2=-1))
@@ -360,21 +363,7 @@ def _standard_arguments(
     y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     z = finite_array("y", y) - finite_array("mean", mean)
-    return z, np.sqrt(_not_below_zero("variance", variance)), _above_zero("scale", scale)
-
-
-def _above_zero(name: str, value: ArrayLike) -> FloatArray:
-    array = finite_array(name, value)
-    if not (array > 0).all():
-        raise ValueError(f"{name} must be greater than 0 everywhere, got {array.min()}")
-    return array
-
-
-def _not_below_zero(name: str, value: ArrayLike) -> FloatArray:
-    array = finite_array(name, value)
-    if not (array >= 0).all():
-        raise ValueError(f"{name} must be at least 0 everywhere, got {array.min()}")
-    return array
+    return z, np.sqrt(non_negative_array("variance", variance)), positive_array("scale", scale)
 
 
 def _square(name: str, value: ArrayLike) -> FloatArray:
