@@ -27,6 +27,11 @@ MARKERS = {
     "v": "triangle down",
     "<": "triangle left",
     "P": "plus",
+    ">": "triangle right",
+    "h": "hexagon",
+    "p": "pentagon",
+    "d": "thin diamond",
+    "*": "star",
     "": "none",
 }
 LINES = {"-": "solid", "--": "dashed", "-.": "dash-dot", ":": "dotted"}
