@@ -7,11 +7,7 @@ dpbook.experiments.expfam_study NAME``. Studies measure methods; they publish no
 
 from __future__ import annotations
 
-import argparse
-import inspect
 import math
-import time
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -26,7 +22,7 @@ from tqdm import tqdm
 
 from dpbook import diagnostics
 from dpbook._validation import integer, one_of, positive
-from dpbook._version import __version__
+from dpbook.experiments._studies import Study, cell_rng, load_table, results_of, run_command
 from dpbook.expfam import (
     Beta,
     Binomial,
@@ -71,7 +67,7 @@ Array = NDArray[np.float64]
 
 SIZES = (10, 100, 1000)
 EPSILONS = (0.01, 0.1, 1.0)
-RESULTS = Path(__file__).parents[2] / "book" / "exponential-families" / "results"
+RESULTS = results_of("exponential-families")
 OPS_FLOOR = 0.1  # the support of posterior samples is [floor, 1 - floor]
 OPS_COUNT = 100  # posterior samples, each at a hundredth of epsilon
 SEED = 20
@@ -434,8 +430,8 @@ def _gibbs_draws(world: World, outside: str, sampler: _Sampler, rng: np.random.G
 @lru_cache(maxsize=128)
 def _gibbs_cell(name: str, n: int, epsilon: float, outside: str, trials: int, seed: int) -> tuple[Array, int]:
     """Return the draws of Gibbs in one cell; several studies judge the same ones."""
-    world = simulate(name, n, epsilon, trials=trials, rng=_cell_rng(seed, name, n, epsilon))
-    rng = _cell_rng(seed, name, n, epsilon, outside, "gibbs")
+    world = simulate(name, n, epsilon, trials=trials, rng=cell_rng(seed, name, n, epsilon))
+    rng = cell_rng(seed, name, n, epsilon, outside, "gibbs")
     drawn, independent = posterior_draws(world, "gibbs", outside, rng=rng)
     drawn.setflags(write=False)
     return drawn, independent
@@ -473,11 +469,6 @@ def _judge(world: World, draws: Array, independent: int, component: int | None, 
     return row, calibrated.ranks["theta"]
 
 
-def _cell_rng(seed: int, *label: object) -> np.random.Generator:
-    """Return a generator of the cell's own, so that a cell is the same whatever else is run."""
-    return np.random.default_rng([seed, zlib.crc32(repr(label).encode())])
-
-
 def _study_cells(
     models: Sequence[str],
     sizes: Sequence[int],
@@ -490,11 +481,11 @@ def _study_cells(
     """Simulate each cell once and yield what every method drew from it."""
     cells = [(name, n, epsilon) for name in models for n in sizes for epsilon in epsilons]
     for name, n, epsilon in tqdm(cells, desc="cells", disable=not progress):
-        world = simulate(name, n, epsilon, trials=trials, rng=_cell_rng(seed, name, n, float(epsilon)))
+        world = simulate(name, n, epsilon, trials=trials, rng=cell_rng(seed, name, n, float(epsilon)))
         for outside, method in world.model.methods:
             if methods is not None and method not in methods:
                 continue
-            rng = _cell_rng(seed, name, n, float(epsilon), outside, method)
+            rng = cell_rng(seed, name, n, float(epsilon), outside, method)
             if method == "gibbs":
                 drawn, independent = _gibbs_cell(name, n, float(epsilon), outside, trials, seed)
             else:
@@ -548,7 +539,7 @@ def calibration(
     rows = []
     for row, world, drawn, independent in _study_cells(models, sizes, epsilons, methods, trials, seed, progress):
         for quantity, component in world.model.quantities.items():
-            rng = _cell_rng(seed, *row.values(), quantity)
+            rng = cell_rng(seed, *row.values(), quantity)
             scores, _ = _judge(world, drawn, independent, component, rng)
             rows.append({**row, "quantity": quantity, **scores})
     table = pd.DataFrame(rows)
@@ -598,7 +589,7 @@ def ranks(
     columns = {}
     for row, world, drawn, independent in _study_cells(models, [n], [epsilon], methods, trials, seed, progress):
         for quantity, component in world.model.quantities.items():
-            rng = _cell_rng(seed, *row.values(), quantity)
+            rng = cell_rng(seed, *row.values(), quantity)
             parts = (row["family"], row["outside"], row["method"], quantity)
             name = " ".join(str(part).replace(" ", "_") for part in parts)
             columns[name] = _judge(world, drawn, independent, component, rng)[1]
@@ -646,7 +637,7 @@ def utility(
     wanted = None if methods is None else ("non-private", *methods)
     for row, world, drawn, independent in _study_cells(models, sizes, epsilons, wanted, trials, seed, progress):
         for quantity, component in world.model.quantities.items():
-            rng = _cell_rng(seed, *row.values(), quantity)
+            rng = cell_rng(seed, *row.values(), quantity)
             scores, _ = _judge(world, drawn, independent, component, rng)
             sample = drawn if component is None else drawn[..., component]
             if row["method"] == "non-private":  # the first of each cell; half of its draws against the other half
@@ -701,9 +692,9 @@ def traces(
     chain, iteration = np.divmod(np.arange(chains * iterations), iterations)
     table: dict[str, ArrayLike] = {"chain": chain, "iteration": iteration + 1}
     for name, outside in (("binomial", "all"), ("exponential", "redact"), ("exponential", "clip")):
-        world = simulate(name, n, epsilon, trials=2, rng=_cell_rng(seed, "traces", name))
+        world = simulate(name, n, epsilon, trials=2, rng=cell_rng(seed, "traces", name))
         sampler = _package_sampler(world, outside)
-        rng = _cell_rng(seed, "traces", name, outside)
+        rng = cell_rng(seed, "traces", name, outside)
         kept = run(sampler.step, sampler.start(chains, rng), draws=iterations, burn_in=0, keep=["theta"], rng=rng)
         label = name if outside == "all" else f"{name} {outside}"
         table[label] = kept["theta"][:, :, 0].ravel()
@@ -753,7 +744,7 @@ def efficiency(
     spread = share * (1 - share)
     for n in tqdm(sizes, desc="sizes", disable=not progress):
         for epsilon in epsilons:
-            rng = _cell_rng(seed, "efficiency", n, float(epsilon))
+            rng = cell_rng(seed, "efficiency", n, float(epsilon))
             count = rng.binomial(n, share, trials).astype(float)
             noisy = np.clip(count + rng.laplace(scale=1 / epsilon, size=trials), 0, n)
             temperature = max(1.0, 2 * float(special.logit(1 - OPS_FLOOR)) / epsilon)
@@ -831,8 +822,8 @@ def bounds(
     """
     rows = []
     for n, epsilon in tqdm(cells, desc="cells", disable=not progress):
-        world = simulate("exponential", n, epsilon, trials=trials, rng=_cell_rng(seed, "bounds", n, epsilon))
-        rng = _cell_rng(seed, "bounds", n, epsilon, "noise")
+        world = simulate("exponential", n, epsilon, trials=trials, rng=cell_rng(seed, "bounds", n, epsilon))
+        rng = cell_rng(seed, "bounds", n, epsilon, "noise")
         unit = rng.laplace(size=trials)
         for source in ("fixed", "oracle: data", "oracle: law", "private"):
             low, high = _bounds_of(source, world, public_range, share * epsilon, rng)
@@ -928,10 +919,10 @@ def printed(
     """
     rows = []
     for n, epsilon in tqdm(cells, desc="cells", disable=not progress):
-        world = simulate("exponential", n, epsilon, trials=trials, rng=_cell_rng(seed, "printed", n, epsilon))
+        world = simulate("exponential", n, epsilon, trials=trials, rng=cell_rng(seed, "printed", n, epsilon))
         reference: float | None = None
         for variant in ("collapsed", *(one_of("variants", each, PRINTED) for each in variants)):
-            rng = _cell_rng(seed, "printed", n, epsilon, variant)
+            rng = cell_rng(seed, "printed", n, epsilon, variant)
             if variant == "collapsed":
                 drawn, independent = posterior_draws(world, "collapsed", "redact", rng=rng)
             else:
@@ -1021,7 +1012,7 @@ def _above_zero(mean: Array, variance: Array, rng: np.random.Generator) -> Array
 
 # Results on disk, and the command line
 
-STUDIES: Mapping[str, Callable[..., pd.DataFrame]] = {
+STUDIES: Mapping[str, Study] = {
     "calibration": calibration,
     "ranks": ranks,
     "utility": utility,
@@ -1055,24 +1046,7 @@ def load(name: str, folder: str | Path = RESULTS) -> pd.DataFrame:
 
     Explained in :doc:`/book/exponential-families/calibration-and-utility`.
     """
-    path = Path(folder) / f"{one_of('name', name, tuple(STUDIES))}.csv"
-    with path.open(encoding="utf-8") as file:
-        header = dict(part.split("=") for part in file.readline().strip("# \n").split())
-    table = pd.read_csv(path, comment="#")
-    table.attrs = {
-        "seed": int(header["seed"]),
-        "trials": int(header["trials"]),
-        "version": header["version"],
-        "seconds": float(header["seconds"]),
-    }
-    return table
-
-
-def _save(table: pd.DataFrame, path: Path, *, seed: int, trials: int, seconds: float) -> None:
-    """Write a table with four significant digits, under a line that says how it was made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header = f"# study={path.stem} seed={seed} trials={trials} version={__version__} seconds={seconds:.1f}\n"
-    path.write_text(header + table.to_csv(index=False, float_format="%.4g", lineterminator="\n"), encoding="utf-8")
+    return load_table(name, STUDIES, folder)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -1093,23 +1067,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Explained in :doc:`/book/exponential-families/calibration-and-utility`.
     """
-    parser = argparse.ArgumentParser(description=main.__doc__.split("\n")[0] if main.__doc__ else None)
-    parser.add_argument("studies", nargs="+", choices=[*STUDIES, "all"], help="which studies")
-    parser.add_argument("--trials", type=int, default=None, help="worlds a cell; by default the study's own number")
-    parser.add_argument("--seed", type=int, default=SEED, help="seed of everything")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
-    parser.add_argument("--progress", action="store_true", help="show a progress bar")
-    chosen = parser.parse_args(arguments)
-    for name in STUDIES if "all" in chosen.studies else chosen.studies:
-        study = STUDIES[name]
-        parameters = inspect.signature(study).parameters
-        trials = parameters["trials"].default if chosen.trials is None else chosen.trials
-        options = {"progress": chosen.progress} if "progress" in parameters else {}
-        start = time.perf_counter()
-        table = study(trials=trials, seed=chosen.seed, **options)
-        seconds = time.perf_counter() - start
-        _save(table, chosen.out / f"{name}.csv", seed=chosen.seed, trials=trials, seconds=seconds)
-        print(f"{name}: {len(table)} rows, {seconds:.1f} s")
+    run_command(arguments, STUDIES, folder=RESULTS, seed=SEED, doc=main.__doc__)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def test_a_cell_does_not_depend_on_what_else_is_run() -> None:
 
 
 def test_cells_have_different_noise() -> None:
-    first, second = (simulate("binomial", n, 1.0, trials=50, rng=study._cell_rng(1, "binomial", n)) for n in (10, 20))
+    first, second = (simulate("binomial", n, 1.0, trials=50, rng=study.cell_rng(1, "binomial", n)) for n in (10, 20))
     assert not np.isclose(first.theta, second.theta).any()
 
 
