@@ -21,10 +21,9 @@ from dpbook.expfam.inference import (
     posterior_density,
 )
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
+from dpbook.expfam.previews import Preview, preview
 from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 from dpbook.expfam.releases import (
-    Preview,
-    preview,
     private_bounds,
     release,
     release_posterior_samples,

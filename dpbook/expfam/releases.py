@@ -1,4 +1,4 @@
-"""The curator's side: releases of sufficient statistics, and a preview of what a release would be worth.
+"""The curator's side: releases of sufficient statistics and of posterior samples.
 
 Every release is private for replace-one neighbours, n public. Chapter 3 explains them.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,15 +26,12 @@ from dpbook._validation import (
 )
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.families import OUTSIDE, Binomial, CustomFamily, Family, Multinomial
-from dpbook.expfam.priors import Beta
 from dpbook.mechanisms import gaussian_scale, private_quantile
 from dpbook.records import ExactSum, exact_sum, grid_unit
 from dpbook.release import Release
 from dpbook.sensitivity import rounded
 
 __all__ = [
-    "Preview",
-    "preview",
     "private_bounds",
     "release",
     "release_posterior_samples",
@@ -336,116 +332,9 @@ def private_bounds(
     return ends[0], ends[1]
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What a release would be worth, computed from public numbers before anything is spent.
-
-    Attributes
-    ----------
-    noise_scale : float
-        The scale of the noise on the count (Laplace b, Gaussian sd).
-    noise_sd, sampling_sd : float
-        Standard deviations of the noisy proportion: from the noise, and from sampling n people.
-    posterior_sd : float
-        The expected posterior sd of theta after the release, noise accounted for.
-    nonprivate_sd : float
-        The same without privacy.
-    break_even_n : float
-        The n at which the noise's sd equals the sampling sd; beyond it, privacy is the smaller worry.
-
-    Examples
-    --------
-    >>> from dpbook import expfam
-    >>> expfam.preview(expfam.Binomial(), n=1000, epsilon=0.1).noise_scale
-    10.0
-
-    Explained in :doc:`/book/background/choosing-epsilon`.
-    """
-
-    noise_scale: float
-    noise_sd: float
-    sampling_sd: float
-    posterior_sd: float
-    nonprivate_sd: float
-    break_even_n: float
-
-
-def preview(
-    family: Binomial,
-    *,
-    n: int,
-    epsilon: float,
-    mechanism: str = "laplace",
-    delta: float = 0.0,
-    proportion: float = 0.5,
-    prior: Beta | None = None,
-) -> Preview:
-    """Say, before anything is spent, how noisy a release would be and how much it would teach.
-
-    Normal approximations: good to a few per cent where the posterior is far from 0 and 1; :func:`infer` is exact.
-
-    Parameters
-    ----------
-    family : Binomial
-        The model.
-    n : int
-        The public number of records.
-    epsilon, mechanism, delta
-        As in :func:`release`.
-    proportion : float, default 0.5
-        A guess at the answer, made without the data; 0.5 is the most pessimistic for the sampling error.
-    prior : Beta, default Beta(1, 1)
-        The analyst's prior.
-
-    Returns
-    -------
-    Preview
-        The noise scale and the standard deviations.
-
-    Examples
-    --------
-    >>> from dpbook import expfam
-    >>> look = expfam.preview(expfam.Binomial(), n=6366, epsilon=0.1, proportion=0.3)
-    >>> round(look.noise_sd, 4), round(look.sampling_sd, 4), round(look.break_even_n)
-    (0.0022, 0.0057, 952)
-
-    Explained in :doc:`/book/background/choosing-epsilon`.
-    """
-    _require_binomial(family)
-    n = integer("n", n, least=1)
-    epsilon, delta = _check_loss(epsilon, delta, mechanism)
-    proportion = fraction("proportion", proportion)
-    prior = Beta(1, 1) if prior is None else prior
-    if mechanism == "laplace":
-        scale = family.sensitivity() / epsilon
-        noise_variance = 2 * scale**2
-    else:
-        scale = gaussian_scale(sensitivity=family.sensitivity(), epsilon=epsilon, delta=delta)
-        noise_variance = scale**2
-    spread = proportion * (1 - proportion)
-    sampling_variance = spread / n
-
-    def shrunk(variance: float) -> float:
-        return 1 / math.sqrt(1 / variance + 1 / prior.variance)
-
-    return Preview(
-        noise_scale=scale,
-        noise_sd=math.sqrt(noise_variance) / n,
-        sampling_sd=math.sqrt(sampling_variance),
-        posterior_sd=shrunk(sampling_variance + noise_variance / n**2),
-        nonprivate_sd=shrunk(sampling_variance),
-        break_even_n=noise_variance / spread,
-    )
-
-
 def _report_sd(n: int, epsilon: float) -> float:
     """Return the standard deviation of the number of "yes" reports given the answers: sqrt(n t (1-t)), not 0."""
     return max(math.sqrt(n) * math.exp(-epsilon / 2) / (1 + math.exp(-epsilon)), sys.float_info.min)
-
-
-def _require_binomial(family: Any) -> None:
-    if not isinstance(family, Binomial):
-        raise TypeError(f"family must be Binomial(), got {family!r}")
 
 
 def _require_family(family: Any) -> None:
