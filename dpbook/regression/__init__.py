@@ -1,0 +1,1 @@
+"""Bayesian linear regression under differential privacy: noisy sufficient statistics, and posteriors aware of it."""

@@ -1,0 +1,215 @@
+"""Mean and covariance of a record's statistics given the parameters, in closed form and for whole batches.
+
+The statistics of a record u = (w, y), y = theta'w + e, are products ``u_i u_j``. Their mean is the second-moment matrix
+E = E[u u']. For *normal* covariates u itself is normal (its constant has variance zero), and Isserlis' theorem gives
+
+    Cov(u_a u_b, u_c u_d) = E_ac E_bd + E_ad E_bc - 2 m_a m_b m_c m_d,   m = E[u],
+
+with no fourth-moment tensor and no automatic differentiation. For *other* covariates the covariance needs the fourth
+moments of w (:func:`from_fourth_moments`). Chapter 4 derives both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook.regression.problem import Layout
+
+__all__ = ["from_fourth_moments", "from_normal", "gradient", "record_moments"]
+
+Array = NDArray[np.float64]
+
+
+def record_moments(theta: Array, sigma2: Array, mean_x: Array, cov_x: Array, layout: Layout) -> tuple[Array, Array]:
+    """Return the mean m and the second-moment matrix E of a record u, for normal or any other covariates.
+
+    Parameters
+    ----------
+    theta : array (..., q)
+        Coefficients, the intercept first where there is one.
+    sigma2 : array (...)
+        Error variance.
+    mean_x : array (..., d)
+    cov_x : array (..., d, d)
+        Mean and covariance of the covariates.
+    layout : Layout
+        With or without an intercept.
+
+    Returns
+    -------
+    m : array (..., p)
+    E : array (..., p, p)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> m, E = record_moments(np.array([1.0, 2.0]), np.array(0.5), np.array([0.0]), np.eye(1), Layout(1, True))
+    >>> m, E.tolist()
+    (array([1., 0., 1.]), [[1.0, 0.0, 1.0], [0.0, 1.0, 2.0], [1.0, 2.0, 5.5]])
+
+    Explained in :doc:`/book/regression/private-covariates`.
+    """
+    second = cov_x + mean_x[..., :, None] * mean_x[..., None, :]
+    batch = np.broadcast_shapes(theta.shape[:-1], sigma2.shape, mean_x.shape[:-1], cov_x.shape[:-2])
+    q, first = layout.regressors, int(layout.intercept)
+    m, e = np.empty((*batch, q + 1)), np.empty((*batch, q + 1, q + 1))
+    if first:
+        m[..., 0], e[..., 0, 0] = 1.0, 1.0
+        e[..., 0, 1:q] = e[..., 1:q, 0] = mean_x
+    m[..., first:q], e[..., first:q, first:q] = mean_x, second
+    m[..., q] = (theta * m[..., :q]).sum(axis=-1)
+    with_y = (e[..., :q, :q] @ theta[..., None])[..., 0]
+    e[..., :q, q] = e[..., q, :q] = with_y
+    e[..., q, q] = sigma2 + (theta * with_y).sum(axis=-1)
+    return m, e
+
+
+def from_normal(mean: Array, second: Array, layout: Layout) -> tuple[Array, Array]:
+    """Return the mean and covariance of a record's statistics for a normal record, by Isserlis' theorem.
+
+    Parameters
+    ----------
+    mean : array (..., p)
+    second : array (..., p, p)
+        Mean m and second-moment matrix E of u, from :func:`record_moments`.
+    layout : Layout
+        Which statistic sits where.
+
+    Returns
+    -------
+    mu : array (..., k)
+        E of the unique statistics.
+    cov : array (..., k, k)
+        Their covariance.
+
+    Examples
+    --------
+    A standard normal y alone (no intercept, x of variance nearly 0): y² has mean 1 and variance 2.
+
+    >>> import numpy as np
+    >>> m, E = np.zeros(2), np.array([[1e-12, 0.0], [0.0, 1.0]])
+    >>> mu, cov = from_normal(m, E, Layout(1, False))
+    >>> mu[2], cov[2, 2]
+    (np.float64(1.0), np.float64(2.0))
+
+    Explained in :doc:`/book/regression/private-covariates`.
+    """
+    a, b = layout.rows, layout.columns
+    product = mean[..., a] * mean[..., b]
+    by_row, by_column = second[..., a, :], second[..., b, :]
+    cov = by_row[..., a] * by_column[..., b] + by_row[..., b] * by_column[..., a]
+    cov -= 2 * product[..., :, None] * product[..., None, :]
+    return layout.vector(second), cov
+
+
+def gradient(mean: Array, second: Array, by_mu: Array, by_cov: Array, layout: Layout) -> tuple[Array, Array]:
+    """Carry the derivatives of a function by ``mu`` and ``cov`` of :func:`from_normal` back to m and E.
+
+    Parameters
+    ----------
+    mean : array (..., p)
+    second : array (..., p, p)
+        Where :func:`from_normal` was evaluated.
+    by_mu : array (..., k)
+    by_cov : array (..., k, k)
+        Derivatives of a scalar function f by each entry of mu and of cov (cov's entries as k² independent numbers,
+        by_cov symmetric).
+    layout : Layout
+        Which statistic sits where.
+
+    Returns
+    -------
+    by_mean : array (..., p)
+    by_second : array (..., p, p)
+        Derivatives by m and by E's entries as p² independent numbers; symmetric, so that
+        ``df = sum(by_mean * dm) + sum(by_second * dE)`` for symmetric dE.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> layout = Layout(1, True)
+    >>> m, E = np.array([1.0, 0.2, 0.1]), np.diag([1.0, 0.5, 0.5]) + 0.1
+    >>> by_m, by_E = gradient(m, E, np.zeros(5), np.eye(5), layout)  # of the trace of cov
+    >>> step = np.zeros((3, 3)); step[2, 2] = 1e-6
+    >>> rise = (np.trace(from_normal(m, E + step, layout)[1]) - np.trace(from_normal(m, E - step, layout)[1])) / 2e-6
+    >>> bool(abs(rise - by_E[2, 2]) < 1e-6)
+    True
+
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+    """
+    p = layout.width
+    # Spread each unique statistic over (i, j) and (j, i) alike; the constant has weight 0.
+    share = np.where(layout.position >= 0, np.where(np.eye(p, dtype=bool), 1.0, 0.5), 0.0)
+    a, c, b, d = np.ix_(*(range(p),) * 4)  # ordered so that (a, c) and (b, d) are the matrices' own indices
+    full = by_cov[..., layout.position[a, b], layout.position[c, d]] * (share[a, b] * share[c, d])
+    batch = full.shape[:-4]
+    pairs = full.reshape(*batch, p * p, p * p)
+    by_second = 4 * (pairs @ second.reshape(*second.shape[:-2], p * p, 1)).reshape(*batch, p, p)
+    outer = (mean[..., :, None] * mean[..., None, :]).reshape(*mean.shape[:-1], p * p, 1)
+    by_mean = -8 * ((pairs @ outer).reshape(*batch, p, p) @ mean[..., None])[..., 0]
+    return by_mean, by_second + by_mu[..., layout.position] * share
+
+
+def from_fourth_moments(
+    theta: Array, sigma2: Array, second: Array, fourth: Array, layout: Layout
+) -> tuple[Array, Array]:
+    """Return the mean and covariance of a record's statistics for covariates of any law with given moments.
+
+    With u = A w + e b, where A stacks the identity on theta' and b is the last unit vector,
+    ``u_a u_b = (A w)_a (A w)_b + e (...) + e² b_a b_b``, so that the covariance is xi, that of the ``w_i w_j``, carried
+    along by A, plus what the error adds. In particular ``Cov(w_i y, w_j y) = sigma2 eta_ij +
+    sum theta_k theta_l xi_(ik,jl)``.
+
+    Parameters
+    ----------
+    theta : array (..., q)
+    sigma2 : array (...)
+        Coefficients and error variance.
+    second : array (..., q, q)
+        eta, the second moments of the regressors w; with an intercept ``second[0, 0]`` is 1.
+    fourth : array (..., q, q, q, q)
+        Their fourth moments.
+    layout : Layout
+        Which statistic sits where.
+
+    Returns
+    -------
+    mu : array (..., k)
+    cov : array (..., k, k)
+
+    Examples
+    --------
+    A standard normal x and y = x + e, no intercept: y² has variance 2 (1 + sigma2)².
+
+    >>> import numpy as np
+    >>> layout, one = Layout(1, False), np.ones((1, 1))
+    >>> mu, cov = from_fourth_moments(np.ones(1), np.array(1.0), one, 3 * np.ones((1, 1, 1, 1)), layout)
+    >>> mu[2], cov[2, 2]
+    (np.float64(2.0), np.float64(8.0))
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+    q = layout.regressors
+    eye = np.broadcast_to(np.eye(q), (*theta.shape[:-1], q, q))
+    carry = np.concatenate([eye, theta[..., None, :]], axis=-2)  # A, (..., p, q)
+    a, b = layout.rows, layout.columns
+    xi = fourth - second[..., :, :, None, None] * second[..., None, None, :, :]
+    batch = np.broadcast_shapes(theta.shape[:-1], xi.shape[:-4])
+    xi = xi.reshape(*xi.shape[:-4], q * q, q * q)
+    # Row (a, b) of the k × q² matrix that carries products of w to products of u.
+    lift = (carry[..., a, :, None] * carry[..., b, None, :]).reshape(*theta.shape[:-1], layout.size, q * q)
+    inner = carry @ second @ np.swapaxes(carry, -1, -2)  # E[(Aw)(Aw)'], (..., p, p)
+    cov = lift @ xi @ np.swapaxes(lift, -1, -2)
+    last_a, last_b = (a == q).astype(float), (b == q).astype(float)
+    s2 = np.asarray(sigma2)[..., None, None]
+    by_row, by_column = inner[..., a, :], inner[..., b, :]
+    cov = cov + s2 * (
+        np.outer(last_b, last_b) * by_row[..., a]
+        + np.outer(last_b, last_a) * by_row[..., b]
+        + np.outer(last_a, last_b) * by_column[..., a]
+        + np.outer(last_a, last_a) * by_column[..., b]
+        + 2 * s2 * np.outer(last_a * last_b, last_a * last_b)
+    )
+    mu = layout.vector(inner) + np.asarray(sigma2)[..., None] * (last_a * last_b)
+    return np.broadcast_to(mu, (*batch, layout.size)), cov

@@ -1,0 +1,274 @@
+"""What every sampler of this chapter takes and returns: a batch of inference problems, and draws.
+
+Everything here is in *coordinates*: covariates and response moved and scaled so that the public bounds become [-1, 1]
+(:mod:`dpbook.regression.coordinates`). A record is then u = (1, x, y) with an intercept and u = (x, y) without one,
+and its statistics are the products ``u_i u_j`` with i at most j, all but the constant 1. :class:`Layout` says which
+statistic sits where; :class:`Problem` holds a batch of releases with their priors; :class:`Draws` is what comes back.
+
+A sampler is a function ``sample(problem, *, draws, chains, rng, progress=False) -> Draws`` that advances all releases
+and chains together; ``draws`` counts those kept in each chain.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CovariatePrior", "Draws", "Layout", "ParameterPrior", "Problem"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which statistic of a record sits where, for d covariates with or without an intercept.
+
+    With q = d + 1 (intercept) or q = d regressors w, a record is u = (w, y) of length p = q + 1; with an intercept
+    ``u[0]`` is the constant 1. The k unique statistics are the upper triangle of ``u u^T`` row by row, without the
+    constant ``u[0] u[0]``: k = p (p + 1) / 2, less one with an intercept.
+
+    Parameters
+    ----------
+    d : int
+        Number of covariates, the intercept not counted.
+    intercept : bool
+        Whether the regressors begin with a constant 1.
+
+    Examples
+    --------
+    One covariate and an intercept, u = (1, x, y): the statistics are x, y, x², xy, y².
+
+    >>> layout = Layout(1, True)
+    >>> layout.size, list(zip(layout.rows.tolist(), layout.columns.tolist()))
+    (5, [(0, 1), (0, 2), (1, 1), (1, 2), (2, 2)])
+    >>> layout.matrix([1.0, 2.0, 3.0, 4.0, 5.0], 10.0)
+    array([[10.,  1.,  2.],
+           [ 1.,  3.,  4.],
+           [ 2.,  4.,  5.]])
+
+    Explained in :doc:`/book/regression/private-least-squares`.
+    """
+
+    d: int
+    intercept: bool
+
+    @property
+    def regressors(self) -> int:
+        """q, the length of theta."""
+        return self.d + int(self.intercept)
+
+    @property
+    def width(self) -> int:
+        """p, the length of a record u."""
+        return self.regressors + 1
+
+    @property
+    def size(self) -> int:
+        """k, the number of unique statistics."""
+        return self.width * (self.width + 1) // 2 - int(self.intercept)
+
+    @cached_property
+    def rows(self) -> Indices:
+        """For each statistic the index i of its first factor, shape (k,)."""
+        return np.triu_indices(self.width)[0][int(self.intercept) :].astype(np.int64)
+
+    @cached_property
+    def columns(self) -> Indices:
+        """For each statistic the index j >= i of its second factor, shape (k,)."""
+        return np.triu_indices(self.width)[1][int(self.intercept) :].astype(np.int64)
+
+    @cached_property
+    def position(self) -> Indices:
+        """The statistic that holds ``u_i u_j``, shape (p, p), symmetric; -1 for the constant."""
+        position = np.full((self.width, self.width), -1, dtype=np.int64)
+        position[self.rows, self.columns] = position[self.columns, self.rows] = np.arange(self.size)
+        return position
+
+    @cached_property
+    def of_regressors(self) -> NDArray[np.bool_]:
+        """True for statistics of regressors alone (those of X'X), False where y is a factor; shape (k,)."""
+        return np.asarray(self.columns < self.regressors)
+
+    def vector(self, matrix: Array) -> Array:
+        """Return the unique statistics (..., k) held in symmetric matrices (..., p, p)."""
+        return np.asarray(matrix[..., self.rows, self.columns])
+
+    def matrix(self, vector: Array, n: Array | float) -> Array:
+        """Return the symmetric matrices (..., p, p) of statistics (..., k); ``n`` (...) is the constant's entry."""
+        vector = np.asarray(vector, dtype=np.float64)
+        matrix = vector[..., self.position]  # the constant reads position -1 and is overwritten
+        if self.intercept:
+            matrix[..., 0, 0] = n
+        return np.asarray(matrix)
+
+    @cached_property
+    def higher(self) -> list[tuple[int, ...]]:
+        """The monomials of x released beyond the second moments, each the tuple of its factors' indices in x.
+
+        Degrees three and four with an intercept, degree four without: with the second moments they make up all
+        fourth moments of the regressors w.
+        """
+        return [
+            factors
+            for degree in ((3, 4) if self.intercept else (4,))
+            for factors in itertools.combinations_with_replacement(range(self.d), degree)
+        ]
+
+    @cached_property
+    def fourth(self) -> Indices:
+        """Where to read ``w_i w_j w_k w_l``, shape (q, q, q, q): an index into (n, sums, higher sums) concatenated."""
+        shift = int(self.intercept)
+        place = {factors: 1 + self.size + at for at, factors in enumerate(self.higher)}
+        index = np.empty((self.regressors,) * 4, dtype=np.int64)
+        for where in itertools.product(range(self.regressors), repeat=4):
+            factors = sorted(i for i in where if not (shift and i == 0))
+            if not factors:
+                index[where] = 0
+            elif len(factors) < 3:
+                first, last = (factors[0], factors[1]) if len(factors) == 2 else (0, factors[0])
+                index[where] = 1 + self.position[first, last]
+            else:
+                index[where] = place[tuple(i - shift for i in factors)]
+        return index
+
+
+class ParameterPrior(NamedTuple):
+    """A batch of normal-inverse-gamma priors in coordinates, one a release.
+
+    ``sigma2 ~ InverseGamma(shape, rate)`` and ``theta | sigma2 ~ N(mean, sigma2 precision^-1)``.
+
+    Attributes
+    ----------
+    mean : array (release, q)
+    precision : array (release, q, q)
+    shape, rate : array (release,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], np.array([20.0]), np.array([0.5])).rate
+    array([0.5])
+
+    Explained in :doc:`/book/regression/private-least-squares`.
+    """
+
+    mean: Array
+    precision: Array
+    shape: Array
+    rate: Array
+
+
+class CovariatePrior(NamedTuple):
+    """A batch of normal-inverse-Wishart priors of the covariates' mean and covariance, in coordinates.
+
+    ``cov_x ~ InverseWishart(scale, dof)`` and ``mean_x | cov_x ~ N(mean, cov_x / strength)``.
+
+    Attributes
+    ----------
+    mean : array (release, d)
+    strength : array (release,)
+    scale : array (release, d, d)
+    dof : array (release,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> CovariatePrior(np.zeros((1, 1)), np.ones(1), np.ones((1, 1, 1)), np.array([50.0])).dof
+    array([50.])
+
+    Explained in :doc:`/book/regression/private-covariates`.
+    """
+
+    mean: Array
+    strength: Array
+    scale: Array
+    dof: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A batch of releases of one shape, in coordinates, with their priors: all that a sampler needs.
+
+    Parameters
+    ----------
+    layout : Layout
+        Which statistic sits where; the same for the whole batch.
+    noisy : array (release, k)
+        The noisy sums of the unique statistics.
+    scale : array (release,)
+        The noise's scale: b of Laplace noise, the standard deviation of Gaussian noise; the same for every statistic
+        of a release.
+    mechanism : {"laplace", "gaussian"}
+        The kind of noise.
+    n : array (release,)
+        The public numbers of records, as floats.
+    prior : ParameterPrior
+        Of theta and sigma2, in coordinates.
+    covariates : CovariatePrior
+        Of the mean and covariance of x, in coordinates.
+    moments : array (release, m), optional
+        The noisy sums of :attr:`Layout.higher`, where they were released; their noise has the same scale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import regression
+    >>> from dpbook.regression.inference import problem_of
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.uniform(size=(100, 1))
+    >>> release = regression.release(x, 2 * x[:, 0], x_bounds=(0, 1), y_bounds=(0, 2), epsilon=1.0, rng=rng)
+    >>> prior = regression.NormalInverseGamma([0, 0], np.eye(2), 20, 0.5)
+    >>> problem = problem_of([release], prior)
+    >>> problem.noisy.shape, problem.releases
+    ((1, 5), 1)
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+
+    layout: Layout
+    noisy: Array
+    scale: Array
+    mechanism: str
+    n: Array
+    prior: ParameterPrior
+    covariates: CovariatePrior
+    moments: Array | None = None
+
+    @property
+    def releases(self) -> int:
+        """How many releases the batch holds."""
+        return len(self.noisy)
+
+    @property
+    def laplace(self) -> bool:
+        """Whether the noise is Laplace (else it is Gaussian)."""
+        return self.mechanism == "laplace"
+
+
+class Draws(NamedTuple):
+    """Draws of the parameters, in coordinates: what a sampler returns.
+
+    Attributes
+    ----------
+    theta : array (release, chain, draw, q)
+        Coefficients, the intercept first where there is one.
+    sigma2 : array (release, chain, draw)
+        The error variance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Draws(np.zeros((3, 4, 100, 2)), np.ones((3, 4, 100))).sigma2.shape
+    (3, 4, 100)
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+
+    theta: Array
+    sigma2: Array
