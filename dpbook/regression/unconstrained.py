@@ -1,0 +1,353 @@
+"""Unconstrained coordinates of all parameters of a private regression, in which its samplers move.
+
+The parameters are theta, sigma2 and the mean and covariance of the covariates. A Hamiltonian sampler wants plain real
+numbers of comparable size instead: here they are standard normal (or log chi) under the prior, and their log density
+and its gradient come with them. Arrays keep the batch **last**, so that NumPy's inner loops run over chains and
+releases and not over the few entries of a matrix: that makes one covariate ten times as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook.regression.problem import Layout, Problem
+
+__all__ = ["Coordinates", "Natural", "product", "times"]
+
+Array = NDArray[np.float64]
+_SMALL = 6  # up to this many rows a batched product is a broadcast, beyond it a call of BLAS for each member
+
+
+class Natural(NamedTuple):
+    """The parameters themselves, or a function's derivatives by them; the batch B is the last axis.
+
+    Attributes
+    ----------
+    theta : array (q, B)
+        Coefficients.
+    sigma2 : array (B,)
+        Error variance.
+    mean_x : array (d, B)
+        Mean of the covariates.
+    cov_x : array (d, d, B)
+        Their covariance; derivatives are by its entries as d² independent numbers, and symmetric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Natural(np.zeros((2, 7)), np.ones(7), np.zeros((1, 7)), np.ones((1, 1, 7))).sigma2.shape
+    (7,)
+
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+    """
+
+    theta: Array
+    sigma2: Array
+    mean_x: Array
+    cov_x: Array
+
+
+class _Forward(NamedTuple):
+    """What the way from coordinates to parameters computes and the way back needs."""
+
+    natural: Natural
+    sigma: Array
+    spread: Array  # g: theta = mean + Q (g * xi), (q, B)
+    bartlett: Array  # E, lower, with L = P E^-1, (d, d, B)
+    inverse: Array  # V = E^-1
+    root: Array  # L, the root of cov_x
+    centring: Array  # M: mean_x = mean + M zeta / sqrt(strength)
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """A map from real vectors (dim, B) to the parameters of B = chains × releases members, with the prior's density.
+
+    With ``Q Q' = precision^-1``, ``P P' = scale`` and star for fixed reference values,
+
+    - ``log sigma2 = v``,
+    - ``theta = mean + Q (((1 - c) sigma + c sigma*) xi)``: not centred (c = 0) where the release says little about a
+      direction of theta, centred (c = 1) where it says much; without that, a chain that has to change sigma must
+      change all of theta's coordinates in step,
+    - ``cov_x = L L'`` with ``L = P E^-1``, E lower triangular (Bartlett: normal below the diagonal, chi on it),
+    - ``mean_x = mean + ((1 - c) L + c L*) zeta / sqrt(strength)``, c by row.
+
+    A position is (xi, v, zeta, the lower triangle of E row by row with logarithms on its diagonal).
+
+    Parameters
+    ----------
+    layout : Layout
+        With or without an intercept.
+    theta_mean : array (q, B)
+    theta_root : array (q, q, B)
+        Prior mean of theta and Q.
+    shape, rate : array (B,)
+        Of the prior of sigma2.
+    mean_x : array (d, B)
+    strength : array (B,)
+    root_x : array (d, d, B)
+        P, the lower root of the prior scale of cov_x.
+    dof : array (B,)
+    centred_theta : array (q, B)
+    centred_mean : array (d, B)
+        The weights c, between 0 and 1.
+    sigma_star : array (B,)
+    root_star : array (d, d, B)
+        The reference values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = np.ones(1)
+    >>> coordinates = Coordinates(
+    ...     Layout(1, True), np.zeros((2, 1)), np.eye(2)[..., None], 20 * one, 0.5 * one, np.zeros((1, 1)), one,
+    ...     np.ones((1, 1, 1)), 50 * one, np.zeros((2, 1)), np.zeros((1, 1)), one, np.ones((1, 1, 1)),
+    ... )
+    >>> coordinates.natural(np.zeros((coordinates.dim, 1))).sigma2
+    array([1.])
+
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+    """
+
+    layout: Layout
+    theta_mean: Array
+    theta_root: Array
+    shape: Array
+    rate: Array
+    mean_x: Array
+    strength: Array
+    root_x: Array
+    dof: Array
+    centred_theta: Array
+    centred_mean: Array
+    sigma_star: Array
+    root_star: Array
+
+    @classmethod
+    def of(cls, problem: Problem, chains: int) -> Coordinates:
+        """Return coordinates of ``chains`` chains for each release, chains slowest, with nothing centred."""
+        prior, covariates, d = problem.prior, problem.covariates, problem.layout.d
+        q = problem.layout.regressors
+        half = np.linalg.inv(np.linalg.cholesky(prior.precision))  # precision^-1 = half' half
+
+        def tiled(array: Array) -> Array:
+            return np.tile(np.moveaxis(np.asarray(array, dtype=np.float64), 0, -1), chains)
+
+        batch = chains * problem.releases
+        return cls(
+            problem.layout,
+            tiled(prior.mean),
+            tiled(np.swapaxes(half, -1, -2)),
+            tiled(prior.shape),
+            tiled(prior.rate),
+            tiled(covariates.mean),
+            tiled(covariates.strength),
+            tiled(np.linalg.cholesky(covariates.scale)),
+            tiled(covariates.dof),
+            np.zeros((q, batch)),
+            np.zeros((d, batch)),
+            np.ones(batch),
+            np.tile(np.eye(d)[..., None], batch),
+        )
+
+    @property
+    def dim(self) -> int:
+        """Length of a position: q + 1 + d + d (d + 1) / 2, as many as there are statistics with an intercept."""
+        d = self.layout.d
+        return self.layout.regressors + 1 + d + d * (d + 1) // 2
+
+    def natural(self, position: Array) -> Natural:
+        """Return the parameters at positions (dim, B)."""
+        return self._forward(position).natural
+
+    def _parts(self, position: Array) -> tuple[Array, Array, Array, Array]:
+        q, d = self.layout.regressors, self.layout.d
+        return position[:q], position[q], position[q + 1 : q + 1 + d], position[q + 1 + d :]
+
+    def _forward(self, position: Array) -> _Forward:
+        xi, v, zeta, entries = self._parts(position)
+        d = self.layout.d
+        sigma = np.exp(0.5 * v)
+        spread = (1 - self.centred_theta) * sigma + self.centred_theta * self.sigma_star
+        theta = self.theta_mean + times(self.theta_root, spread * xi)
+        bartlett = np.zeros((d, d, position.shape[-1]))
+        bartlett[np.tril_indices(d)] = entries
+        diagonal = np.arange(d)
+        bartlett[diagonal, diagonal] = np.exp(bartlett[diagonal, diagonal])
+        inverse = _lower_inverse(bartlett)
+        root = product(self.root_x, inverse)
+        weight = self.centred_mean[:, None]
+        centring = (1 - weight) * root + weight * self.root_star
+        mean_x = self.mean_x + times(centring, zeta) / np.sqrt(self.strength)
+        cov_x = product(root, np.swapaxes(root, 0, 1))
+        return _Forward(Natural(theta, sigma**2, mean_x, cov_x), sigma, spread, bartlett, inverse, root, centring)
+
+    def position_of(self, natural: Natural) -> Array:
+        """Return the positions (dim, B) at which the parameters are these."""
+        d = self.layout.d
+        xi = self.theta_coordinates(natural.theta, natural.sigma2)
+        root = _cholesky(natural.cov_x)
+        bartlett = product(_lower_inverse(root), self.root_x)
+        weight = self.centred_mean[:, None]
+        centring = (1 - weight) * root + weight * self.root_star
+        zeta = times(_lower_inverse(centring), natural.mean_x - self.mean_x) * np.sqrt(self.strength)
+        diagonal = np.arange(d)
+        bartlett[diagonal, diagonal] = np.log(bartlett[diagonal, diagonal])
+        return np.concatenate([xi, np.log(natural.sigma2)[None], zeta, bartlett[np.tril_indices(d)]])
+
+    def theta_coordinates(self, theta: Array, sigma2: Array) -> Array:
+        """Return the first q coordinates (q, B) at which theta and sigma2 are these."""
+        spread = (1 - self.centred_theta) * np.sqrt(sigma2) + self.centred_theta * self.sigma_star
+        return _solve(self.theta_root, theta - self.theta_mean) / spread
+
+    def prior_draw(self, rng: np.random.Generator) -> Array:
+        """Return positions drawn from the prior, (dim, B); only where nothing is centred."""
+        d, batch = self.layout.d, len(self.shape)
+        position = rng.standard_normal((self.dim, batch))
+        position[self.layout.regressors] = np.log(self.rate / np.maximum(rng.standard_gamma(self.shape), 1e-300))
+        rows, columns = np.tril_indices(d)
+        first = self.layout.regressors + 1 + d
+        for i, at in enumerate(first + np.flatnonzero(rows == columns)):
+            chi2 = 2 * rng.standard_gamma(0.5 * (self.dof - (d - 1 - i)))
+            position[at] = 0.5 * np.log(np.maximum(chi2, 1e-300))
+        return position
+
+    def log_prior(self, position: Array) -> Array:
+        """Return the log density of the prior at positions (dim, B), up to a constant: shape (B,)."""
+        return self._log_prior(position, self._forward(position))[0]
+
+    def _log_prior(self, position: Array, forward: _Forward) -> tuple[Array, Array, Array]:
+        """Return the log prior, and with it w = L^-1 M zeta and h = g / sigma, which the gradient needs."""
+        xi, v, zeta, entries = self._parts(position)
+        h = forward.spread / forward.sigma
+        value = -0.5 * (h * h * xi * xi).sum(axis=0) + np.log(h).sum(axis=0)
+        value = value - self.shape * v - self.rate * np.exp(-v)
+        w = times(_lower_inverse(forward.root), times(forward.centring, zeta))
+        d = self.layout.d
+        diagonal = np.arange(d)
+        ratio = forward.centring[diagonal, diagonal] / forward.root[diagonal, diagonal]
+        value = value - 0.5 * (w * w).sum(axis=0) + np.log(ratio).sum(axis=0)
+        on = forward.bartlett[diagonal, diagonal]
+        rows, columns = np.tril_indices(d)
+        degrees = self.dof - (d - 1 - diagonal[:, None])
+        value = value - 0.5 * (entries[rows != columns] ** 2).sum(axis=0)
+        value = value + (degrees * entries[rows == columns] - 0.5 * on * on).sum(axis=0)
+        return value, w, h
+
+    def gradient(self, position: Array, forward: _Forward, by: Natural) -> tuple[Array, Array]:
+        """Return the log prior (B,), and the gradient (dim, B) of it plus a function with derivatives ``by``."""
+        xi, v, zeta, _ = self._parts(position)
+        q, d = self.layout.regressors, self.layout.d
+        value, w, h = self._log_prior(position, forward)
+        sigma, sigma2, root, centring = forward.sigma, forward.natural.sigma2, forward.root, forward.centring
+        out = np.empty_like(position)
+        # theta and sigma2
+        by_eta = times(np.swapaxes(self.theta_root, 0, 1), by.theta)
+        out[:q] = forward.spread * by_eta - h * h * xi
+        pull = -0.5 * self.centred_theta * (self.sigma_star / sigma)  # dh/dv
+        out[q] = 0.5 * sigma * ((1 - self.centred_theta) * xi * by_eta).sum(axis=0) + sigma2 * by.sigma2
+        out[q] += ((1 / h - h * xi * xi) * pull).sum(axis=0) - self.shape + self.rate * np.exp(-v)
+        # mean_x: t = M zeta, w = L^-1 t
+        back = times(np.swapaxes(_lower_inverse(root), 0, 1), w)
+        by_t = by.mean_x / np.sqrt(self.strength) - back
+        out[q + 1 : q + 1 + d] = times(np.swapaxes(centring, 0, 1), by_t)
+        by_root = (1 - self.centred_mean[:, None]) * by_t[:, None] * zeta[None] + back[:, None] * w[None]
+        by_root += 2 * product(by.cov_x, root)
+        diagonal = np.arange(d)
+        by_root[diagonal, diagonal] -= (
+            self.centred_mean
+            * self.root_star[diagonal, diagonal]
+            / (root[diagonal, diagonal] * centring[diagonal, diagonal])
+        )
+        # cov_x: L = P E^-1, so that dL = -L dE V
+        rows, columns = np.tril_indices(d)
+        lower = np.where((np.arange(d)[:, None] >= np.arange(d))[..., None], by_root, 0.0)
+        by_bartlett = -product(np.swapaxes(root, 0, 1), product(lower, np.swapaxes(forward.inverse, 0, 1)))
+        entries = by_bartlett[rows, columns] - forward.bartlett[rows, columns]
+        on = forward.bartlett[diagonal, diagonal]
+        entries[rows == columns] = entries[rows == columns] * on + self.dof - (d - 1 - diagonal[:, None])
+        out[q + 1 + d :] = entries
+        return value, out
+
+    def prior_curvature(self, position: Array) -> Array:
+        """Return the diagonal (dim, B) of the prior's information, roughly."""
+        forward = self._forward(position)
+        d, q = self.layout.d, self.layout.regressors
+        out = np.ones_like(position)
+        out[:q] = (forward.spread / forward.sigma) ** 2
+        out[q] = self.shape
+        diagonal = np.arange(d)
+        ratio = forward.centring[diagonal, diagonal] / forward.root[diagonal, diagonal]
+        out[q + 1 : q + 1 + d] = ratio**2
+        rows, columns = np.tril_indices(d)
+        out[q + 1 + d + np.flatnonzero(rows == columns)] = 2 * (self.dof - (d - 1 - diagonal[:, None]))
+        return out
+
+
+def product(a: Array, b: Array) -> Array:
+    """Return the matrix products of two batches with the batch last.
+
+    Parameters
+    ----------
+    a : array (i, j, B)
+    b : array (j, k, B)
+
+    Returns
+    -------
+    array (i, k, B)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> product(np.ones((2, 3, 5)), np.ones((3, 2, 5)))[..., 0]
+    array([[3., 3.],
+           [3., 3.]])
+
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+    """
+    if a.shape[1] == 1:
+        return a * b
+    if a.shape[1] <= _SMALL:
+        out = a[:, :1] * b[:1]
+        for j in range(1, a.shape[1]):
+            out += a[:, j : j + 1] * b[j : j + 1]
+        return np.asarray(out)
+    return np.moveaxis(np.moveaxis(a, -1, 0) @ np.moveaxis(b, -1, 0), 0, -1)
+
+
+def times(matrix: Array, vector: Array) -> Array:
+    """Return the products of matrices (i, j, B) and vectors (j, B)."""
+    if matrix.shape[1] == 1:
+        return matrix[:, 0] * vector
+    if matrix.shape[1] <= 2 * _SMALL:
+        return np.asarray((matrix * vector[None]).sum(axis=1))
+    return np.moveaxis((np.moveaxis(matrix, -1, 0) @ vector.T[..., None])[..., 0], 0, -1)
+
+
+def _lower_inverse(lower: Array) -> Array:
+    """Return the inverses of lower triangular matrices (d, d, B), by substitution."""
+    d = lower.shape[0]
+    if d == 1:
+        return 1 / lower
+    out = np.zeros_like(lower)
+    for i in range(d):
+        out[i, i] = 1 / lower[i, i]
+        if i:
+            out[i, :i] = -out[i, i] * (lower[i, :i, None] * out[:i, :i]).sum(axis=0)
+    return out
+
+
+def _cholesky(matrix: Array) -> Array:
+    """Return lower roots of matrices (d, d, B)."""
+    if matrix.shape[0] == 1:
+        return np.sqrt(matrix)
+    return np.moveaxis(np.linalg.cholesky(np.moveaxis(matrix, -1, 0)), 0, -1)
+
+
+def _solve(matrix: Array, vector: Array) -> Array:
+    """Solve the systems of matrices (d, d, B) and right-hand sides (d, B)."""
+    return np.moveaxis(np.linalg.solve(np.moveaxis(matrix, -1, 0), vector.T[..., None])[..., 0], 0, -1)
