@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from dpbook.regression.problem import Layout
 
-__all__ = ["from_fourth_moments", "from_normal", "gradient", "record_moments"]
+__all__ = [
+    "from_fourth_moments",
+    "from_normal",
+    "gradient",
+    "is_valid",
+    "nearest_valid",
+    "product_cov",
+    "record_moments",
+]
 
 Array = NDArray[np.float64]
 
@@ -151,15 +159,12 @@ def gradient(mean: Array, second: Array, by_mu: Array, by_cov: Array, layout: La
     return by_mean, by_second + by_mu[..., layout.position] * share
 
 
-def from_fourth_moments(
-    theta: Array, sigma2: Array, second: Array, fourth: Array, layout: Layout
-) -> tuple[Array, Array]:
+def from_fourth_moments(theta: Array, sigma2: Array, second: Array, xi: Array, layout: Layout) -> tuple[Array, Array]:
     """Return the mean and covariance of a record's statistics for covariates of any law with given moments.
 
-    With u = A w + e b, where A stacks the identity on theta' and b is the last unit vector,
-    ``u_a u_b = (A w)_a (A w)_b + e (...) + e² b_a b_b``, so that the covariance is xi, that of the ``w_i w_j``, carried
-    along by A, plus what the error adds. In particular ``Cov(w_i y, w_j y) = sigma2 eta_ij +
-    sum theta_k theta_l xi_(ik,jl)``.
+    With u = A w + e b, where A stacks the identity on theta' and b is the last unit vector, every product ``u_a u_b``
+    is linear in the products of the regressors, plus what the error adds. So the covariance is xi carried along by A,
+    plus terms in sigma2. In particular ``Cov(w_i y, w_j y) = sigma2 eta_ij + sum theta_k theta_l xi_(ik,jl)``.
 
     Parameters
     ----------
@@ -168,8 +173,9 @@ def from_fourth_moments(
         Coefficients and error variance.
     second : array (..., q, q)
         eta, the second moments of the regressors w; with an intercept ``second[0, 0]`` is 1.
-    fourth : array (..., q, q, q, q)
-        Their fourth moments.
+    xi : array (..., j, j)
+        The covariance of the regressors' unique products ``w_i w_j``, in the order of the statistics for which
+        :attr:`Layout.of_regressors` holds (:func:`product_cov`).
     layout : Layout
         Which statistic sits where.
 
@@ -180,11 +186,11 @@ def from_fourth_moments(
 
     Examples
     --------
-    A standard normal x and y = x + e, no intercept: y² has variance 2 (1 + sigma2)².
+    A standard normal x and y = x + e, no intercept: x² has variance 2, and y² has variance 2 (1 + sigma2)².
 
     >>> import numpy as np
     >>> layout, one = Layout(1, False), np.ones((1, 1))
-    >>> mu, cov = from_fourth_moments(np.ones(1), np.array(1.0), one, 3 * np.ones((1, 1, 1, 1)), layout)
+    >>> mu, cov = from_fourth_moments(np.ones(1), np.array(1.0), one, 2 * one, layout)
     >>> mu[2], cov[2, 2]
     (np.float64(2.0), np.float64(8.0))
 
@@ -194,17 +200,15 @@ def from_fourth_moments(
     eye = np.broadcast_to(np.eye(q), (*theta.shape[:-1], q, q))
     carry = np.concatenate([eye, theta[..., None, :]], axis=-2)  # A, (..., p, q)
     a, b = layout.rows, layout.columns
-    xi = fourth - second[..., :, :, None, None] * second[..., None, None, :, :]
-    batch = np.broadcast_shapes(theta.shape[:-1], xi.shape[:-4])
-    xi = xi.reshape(*xi.shape[:-4], q * q, q * q)
-    # Row (a, b) of the k × q² matrix that carries products of w to products of u.
-    lift = (carry[..., a, :, None] * carry[..., b, None, :]).reshape(*theta.shape[:-1], layout.size, q * q)
+    i, j = a[layout.of_regressors], b[layout.of_regressors]
+    # u_a u_b = sum over unique i <= j of lift[ab, ij] w_i w_j + …
+    by_a, by_b = carry[..., a, :], carry[..., b, :]
+    lift = by_a[..., i] * by_b[..., j] + np.where(i == j, 0.0, by_a[..., j] * by_b[..., i])
     inner = carry @ second @ np.swapaxes(carry, -1, -2)  # E[(Aw)(Aw)'], (..., p, p)
-    cov = lift @ xi @ np.swapaxes(lift, -1, -2)
     last_a, last_b = (a == q).astype(float), (b == q).astype(float)
     s2 = np.asarray(sigma2)[..., None, None]
     by_row, by_column = inner[..., a, :], inner[..., b, :]
-    cov = cov + s2 * (
+    cov = lift @ xi @ np.swapaxes(lift, -1, -2) + s2 * (
         np.outer(last_b, last_b) * by_row[..., a]
         + np.outer(last_b, last_a) * by_row[..., b]
         + np.outer(last_a, last_b) * by_column[..., a]
@@ -212,4 +216,108 @@ def from_fourth_moments(
         + 2 * s2 * np.outer(last_a * last_b, last_a * last_b)
     )
     mu = layout.vector(inner) + np.asarray(sigma2)[..., None] * (last_a * last_b)
-    return np.broadcast_to(mu, (*batch, layout.size)), cov
+    return np.broadcast_to(mu, cov.shape[:-1]), cov
+
+
+def product_cov(moments: Array, layout: Layout) -> Array:
+    """Return xi, the covariance of the regressors' unique products, from their moments up to order four.
+
+    Parameters
+    ----------
+    moments : array (..., 1 + k + m)
+        1, then the mean of each statistic of :class:`Layout`, then that of each monomial of :attr:`Layout.higher`.
+    layout : Layout
+        Which statistic sits where.
+
+    Returns
+    -------
+    array (..., j, j)
+        ``xi_(ij,kl) = E[w_i w_j w_k w_l] - E[w_i w_j] E[w_k w_l]`` for the statistics of regressors alone.
+
+    Examples
+    --------
+    Standard normal x with an intercept: Var(x) = 1, Cov(x, x²) = 0, Var(x²) = 2.
+
+    >>> import numpy as np
+    >>> product_cov(np.array([1.0, 0, 0, 1, 0, 0, 0, 3]), Layout(1, True)).tolist()  # 1; x, y, x², xy, y²; x³, x⁴
+    [[1.0, 0.0], [0.0, 2.0]]
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+    i, j = layout.rows[layout.of_regressors], layout.columns[layout.of_regressors]
+    fourth = moments[..., layout.fourth[i, j][:, i, j]]
+    second = moments[..., 1 + layout.position[i, j]]
+    return np.asarray(fourth - second[..., :, None] * second[..., None, :])
+
+
+def is_valid(sums: Array, n: Array, layout: Layout) -> NDArray[np.bool_]:
+    """Tell which sums some data could have: those whose matrix ``sum u u'`` is positive definite.
+
+    Parameters
+    ----------
+    sums : array (..., k)
+    n : array (...)
+        Statistics and numbers of records.
+    layout : Layout
+        Which statistic sits where.
+
+    Returns
+    -------
+    array of bool (...)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sums = np.array([[0.0, 0.0, 5.0, 1.0, 2.0], [0.0, 0.0, -5.0, 1.0, 2.0]])  # the second has x² summing to -5
+    >>> is_valid(sums, np.full(2, 10.0), Layout(1, True)).tolist()
+    [True, False]
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+    matrix = layout.matrix(sums, n)
+    valid = np.ones(matrix.shape[:-2], dtype=bool)
+    for _ in range(layout.width):  # the pivots of Gaussian elimination are positive
+        pivot = matrix[..., 0, 0]
+        valid &= pivot > 0
+        column = matrix[..., 1:, 0]
+        scaled = column / np.where(pivot > 0, pivot, 1.0)[..., None]
+        matrix = matrix[..., 1:, 1:] - scaled[..., :, None] * column[..., None, :]
+    return valid
+
+
+def nearest_valid(sums: Array, n: Array, layout: Layout) -> Array:
+    """Move sums that no data could have to the nearest that some could, and leave the others alone.
+
+    With an intercept only the centred scatter, ``sum (u - mean)(u - mean)'``, is projected, by setting its negative
+    eigenvalues to zero; the means stay, and so does n. (Projecting the whole matrix would change n.)
+
+    Parameters
+    ----------
+    sums : array (..., k)
+    n : array (...)
+        Statistics and numbers of records.
+    layout : Layout
+        Which statistic sits where.
+
+    Returns
+    -------
+    array (..., k)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nearest_valid(np.array([20.0, 0.0, 5.0, 0.0, 2.0]), np.array(10.0), Layout(1, True)).round(6)
+    array([20.,  0., 40.,  0.,  2.])
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+    matrix = layout.matrix(sums, n)
+    first = int(layout.intercept)
+    size = np.broadcast_to(np.asarray(n, dtype=np.float64), matrix.shape[:-2])[..., None, None]
+    total = matrix[..., :1, 1:]
+    about = np.swapaxes(total, -1, -2) * (total / size) if first else np.zeros(())
+    values, vectors = np.linalg.eigh(matrix[..., first:, first:] - about)
+    kept = vectors * np.maximum(values, 0.0)[..., None, :]
+    matrix[..., first:, first:] = kept @ np.swapaxes(vectors, -1, -2) + about
+    wrong = np.asarray((values < 0).any(axis=-1))[..., None]
+    return np.where(wrong, layout.vector(matrix), sums)

@@ -1,0 +1,162 @@
+"""What an analyst believes of a regression after a release: draws of coefficients and error variance, and predictions.
+
+A :class:`RegressionPosterior` is a :class:`~dpbook.posterior.Posterior` in the data's units that can also predict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpbook._validation import finite_array, fraction
+from dpbook.posterior import Posterior
+
+__all__ = ["RegressionPosterior"]
+
+Array = NDArray[np.float64]
+
+_ENOUGH = 1e-9  # of an sd: how precisely a predictive quantile is found
+_BLOCK = 2_000_000  # draws times new records in one NumPy call
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegressionPosterior(Posterior):
+    """Draws of ``theta`` (the intercept first) and ``sigma2``, in the data's units, with predictions.
+
+    Parameters
+    ----------
+    draws : mapping of str to array_like
+        ``theta`` of shape (chain, draw, coefficients) and ``sigma2`` of shape (chain, draw).
+    method : str, optional
+        How the draws were made.
+    intercept : bool, default True
+        Whether the first coefficient is an intercept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> theta = np.array([1.0, 2.0]) + 0.1 * rng.normal(size=(4, 1000, 2))
+    >>> posterior = RegressionPosterior({"theta": theta, "sigma2": np.ones((4, 1000))})
+    >>> posterior.predict([0.0, 1.0]).round(1)
+    array([1., 3.])
+    >>> posterior.predictive_interval([0.0], 0.95).round(1)  # 1 ± 1.96, and a little for theta
+    array([[-1.,  3.]])
+
+    Explained in :doc:`/book/regression/case-cirrhosis`.
+    """
+
+    intercept: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shapes = {name: array.shape for name, array in self.draws.items()}
+        if set(shapes) != {"theta", "sigma2"} or len(shapes["theta"]) != 3 or len(shapes["sigma2"]) != 2:
+            raise ValueError(f"draws must hold theta (chain, draw, q) and sigma2 (chain, draw), got {shapes}")
+        if shapes["theta"][2] <= int(self.intercept):
+            raise ValueError("draws['theta'] must hold a slope beside the intercept")
+
+    def __reduce__(self) -> Any:
+        return type(self), (dict(self.draws), self.method, self.intercept)
+
+    @property
+    def d(self) -> int:
+        """The number of covariates."""
+        return int(self.draws["theta"].shape[2]) - int(self.intercept)
+
+    @overload
+    def predict(self, X_new: ArrayLike) -> Array: ...
+    @overload
+    def predict(self, X_new: ArrayLike, *, return_std: Literal[False]) -> Array: ...
+    @overload
+    def predict(self, X_new: ArrayLike, *, return_std: Literal[True]) -> tuple[Array, Array]: ...
+    @overload
+    def predict(self, X_new: ArrayLike, *, return_std: bool) -> Array | tuple[Array, Array]: ...
+    def predict(self, X_new: ArrayLike, *, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """Return the predictive mean of new responses, and with ``return_std`` their predictive standard deviation.
+
+        Parameters
+        ----------
+        X_new : array (records, d)
+            Covariates without a column of ones; for one covariate a plain sequence will do.
+        return_std : bool, default False
+            Whether to return the standard deviation of a new response as well: error and coefficients' uncertainty.
+
+        Returns
+        -------
+        array (records,), or a pair of them
+            The mean, and the standard deviation.
+        """
+        regressors = self._regressors(X_new)
+        theta = self._pooled("theta")
+        mean = regressors @ theta.mean(axis=0)
+        if not return_std:
+            return np.asarray(mean)
+        spread = np.atleast_2d(np.cov(theta.T, ddof=0))
+        variance = self._pooled("sigma2").mean() + ((regressors @ spread) * regressors).sum(axis=1)
+        return np.asarray(mean), np.sqrt(variance)
+
+    def predictive_interval(self, X_new: ArrayLike, level: float = 0.95) -> Array:
+        """Return central predictive intervals of new responses.
+
+        The predictive law is the mixture over draws of N(theta'w, sigma2); its quantiles are found by Newton's method,
+        so that they carry no further Monte-Carlo error.
+
+        Parameters
+        ----------
+        X_new : array (records, d)
+            Covariates without a column of ones.
+        level : float, default 0.95
+            The predictive probability that each interval holds.
+
+        Returns
+        -------
+        array (records, 2)
+            Low and high.
+        """
+        tail = (1 - fraction("level", level)) / 2
+        regressors = self._regressors(X_new)
+        theta, sd = self._pooled("theta"), np.sqrt(self._pooled("sigma2"))
+        step = max(1, _BLOCK // len(sd))
+        blocks = [
+            np.stack([_mixture_quantile(centres, sd, q) for q in (tail, 1 - tail)], axis=1)
+            for centres in (regressors[i : i + step] @ theta.T for i in range(0, len(regressors), step))
+        ]
+        return np.concatenate(blocks) if blocks else np.empty((0, 2))
+
+    def _pooled(self, name: str) -> Array:
+        array = self.draws[name]
+        return array.reshape(-1, *array.shape[2:])
+
+    def _regressors(self, X_new: ArrayLike) -> Array:
+        rows = finite_array("X_new", X_new)
+        if rows.ndim == 1 and self.d == 1:
+            rows = rows[:, None]
+        if rows.ndim != 2 or rows.shape[1] != self.d:
+            raise ValueError(f"X_new must have shape (records, {self.d}), got {rows.shape}")
+        return np.concatenate([np.ones((len(rows), 1)), rows], axis=1) if self.intercept else rows
+
+
+def _mixture_quantile(centres: Array, sd: Array, probability: float) -> Array:
+    """Return the quantile of each row's equal mixture of N(centres[row, draw], sd[draw]²), by guarded Newton steps."""
+    single = centres + sd * special.ndtri(probability)
+    low, high = single.min(axis=1), single.max(axis=1)  # the mixture's quantile lies between its members'
+    mean, total = centres.mean(axis=1), np.sqrt(centres.var(axis=1) + np.mean(sd**2))
+    at = np.clip(mean + total * special.ndtri(probability), low, high)
+    for _ in range(100):
+        z = (at[:, None] - centres) / sd
+        excess = special.ndtr(z).mean(axis=1) - probability
+        slope = (np.exp(-0.5 * z**2) / sd).mean(axis=1) / np.sqrt(2 * np.pi)
+        low, high = np.where(excess < 0, at, low), np.where(excess > 0, at, high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = at - excess / slope
+        following = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        done = np.abs(following - at) <= _ENOUGH * total
+        at = following
+        if done.all():
+            break
+    return np.asarray(at)
