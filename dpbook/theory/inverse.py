@@ -1,0 +1,198 @@
+"""What a practitioner asks backwards: which prior, how many records, how many synthetic records suffice.
+
+Each answer is exact for the release that it names, over the worst neighbours (replace-one, n public), and rests on
+monotonicity: a stronger prior and more data never make these releases less private, more output never more private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dpbook._validation import at_least, delta_value, integer
+from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
+from dpbook.theory.profiles import Model, epsilon_for, privacy_profile
+
+__all__ = ["largest_m", "prior_for", "smallest_n"]
+
+_LARGEST = 2**40  # where a search for n or m gives up
+_WEAKEST, _STRONGEST = 1e-6, 1e12  # priors that are considered, as numbers of records
+
+
+def _private(release_type: str, model: Model, n: int, epsilon: float, delta: float, options: dict[str, Any]) -> bool:
+    if delta == 0:
+        return epsilon_for(release_type, model, n, delta=0.0, **options) <= epsilon * (1 + 1e-12)
+    found = privacy_profile(release_type, model, n, epsilon=epsilon, log=True, **options)
+    return bool(found <= math.log(delta) + 1e-12)
+
+
+def _check_monotone(release_type: str, options: dict[str, Any]) -> None:
+    if release_type == "sample" and options.get("truncate") is not None:
+        raise ValueError("truncate must be None here: a truncated draw is not always more private with more records")
+
+
+def _with_strength(model: Model, strength: float) -> Model:
+    """Return the model with a prior that is worth ``strength`` records of each kind (coins), or in all (bells)."""
+    if isinstance(model, BetaBernoulli):
+        return BetaBernoulli(strength, strength)
+    return replace(model, prior_sd=model.sigma / math.sqrt(strength))
+
+
+def prior_for(release_type: str, model: Model, n: int, *, epsilon: float, delta: float, **options: Any) -> Model | None:
+    """Return the weakest prior for which a release is (epsilon, delta)-differentially private.
+
+    For replace-one neighbours, n public.
+
+    Parameters
+    ----------
+    release_type : str
+        As for :func:`privacy_profile`.
+    model : BetaBernoulli or NormalKnownVariance
+        What stays fixed: for a normal model sigma, the prior's mean and the bound. Its prior's strength is ignored.
+    n : int
+        The number of records.
+    epsilon, delta : float
+        What must hold; delta may be 0.
+    **options
+        ``m``, ``redraw``, ``estimator``, ... as for :func:`privacy_profile`; no ``truncate`` for a draw.
+
+    Returns
+    -------
+    BetaBernoulli, NormalKnownVariance or None
+        Coins: the smallest ``alpha = beta``. Bells: the largest ``prior_sd``, infinite where a flat prior will do.
+        None where no prior helps.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> round(theory.prior_for("sample", theory.BetaBernoulli(), 100, epsilon=1.0, delta=1e-6).alpha, 2)
+    26.95
+    >>> theory.prior_for("sample", theory.BetaBernoulli(), 100, epsilon=1.0, delta=0.0) is None
+    True
+    >>> theory.prior_for("sample", theory.NormalKnownVariance(bound=1), 1000, epsilon=1.0, delta=1e-6).prior_sd
+    inf
+
+    Explained in :doc:`/book/theory/choosing-a-prior`.
+    """
+    n, epsilon, delta = integer("n", n, least=1), at_least("epsilon", epsilon, 0.0), delta_value("delta", delta)
+    _check_monotone(release_type, options)
+
+    def private(candidate: Model) -> bool:
+        return _private(release_type, candidate, n, epsilon, delta, options)
+
+    if isinstance(model, NormalKnownVariance) and private(replace(model, prior_sd=math.inf)):
+        return replace(model, prior_sd=math.inf)
+    low = high = _WEAKEST
+    while not private(_with_strength(model, high)):
+        low, high = high, high * 10
+        if high > _STRONGEST:
+            return None
+    if low == high:
+        return _with_strength(model, high)
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        if not low * (1 + 1e-12) < middle < high:
+            break
+        low, high = (low, middle) if private(_with_strength(model, middle)) else (middle, high)
+    return _with_strength(model, high)
+
+
+def smallest_n(release_type: str, model: Model, *, epsilon: float, delta: float, **options: Any) -> float:
+    """Return the smallest number of records at which a release is (epsilon, delta)-differentially private.
+
+    For replace-one neighbours, n public.
+
+    Parameters
+    ----------
+    release_type : str
+        As for :func:`privacy_profile`.
+    model : BetaBernoulli or NormalKnownVariance
+        With its prior.
+    epsilon, delta : float
+        What must hold; delta may be 0.
+    **options
+        ``m``, ``redraw``, ``estimator``, ... as for :func:`privacy_profile`; no ``truncate`` for a draw.
+
+    Returns
+    -------
+    float
+        A whole number; infinite where no amount of data will do, as for a posterior draw of coins under a weak prior.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> theory.smallest_n("sample", theory.NormalKnownVariance(bound=1), epsilon=1.0, delta=1e-6)
+    72.0
+    >>> theory.smallest_n("sample", theory.BetaBernoulli(1, 1), epsilon=1.0, delta=1e-6)
+    inf
+
+    Explained in :doc:`/book/theory/choosing-a-prior`.
+    """
+    epsilon, delta = at_least("epsilon", epsilon, 0.0), delta_value("delta", delta)
+    _check_monotone(release_type, options)
+
+    def private(n: int) -> bool:
+        return _private(release_type, model, n, epsilon, delta, options)
+
+    return float(_first(private)) if private(_LARGEST) else math.inf
+
+
+def largest_m(release_type: str, model: Model, n: int, *, epsilon: float, delta: float, **options: Any) -> float:
+    """Return how many synthetic records can be released under (epsilon, delta)-differential privacy.
+
+    For replace-one neighbours, n public.
+
+    Parameters
+    ----------
+    release_type : {"synthetic-plugin", "synthetic-bayes"}
+        How they are simulated.
+    model : BetaBernoulli or NormalKnownVariance
+        With its prior.
+    n : int
+        The number of records in the data.
+    epsilon, delta : float
+        What must hold; delta may be 0.
+    **options
+        ``redraw``, ``estimator``, ... as for :func:`privacy_profile`. With ``redraw=k`` only multiples of k count.
+
+    Returns
+    -------
+    float
+        A whole number; 0 where not even one record, infinite where a posterior draw itself could be released.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> theory.largest_m("synthetic-bayes", theory.BetaBernoulli(10, 10), 100, epsilon=1.0, delta=0.0, redraw=False)
+    17.0
+
+    Explained in :doc:`/book/theory/choosing-a-prior`.
+    """
+    if release_type not in ("synthetic-plugin", "synthetic-bayes"):
+        raise ValueError(f"release_type must be 'synthetic-plugin' or 'synthetic-bayes', got {release_type!r}")
+    epsilon, delta = at_least("epsilon", epsilon, 0.0), delta_value("delta", delta)
+    redraw = options.get("redraw", True)
+    step = 1 if isinstance(redraw, bool) else integer("redraw", redraw, least=1)
+
+    def too_many(blocks: int) -> bool:
+        return not _private(release_type, model, n, epsilon, delta, {**options, "m": blocks * step})
+
+    # A draw that is kept is worth all records simulated from it, so where it is private there is no limit.
+    if release_type == "synthetic-bayes" and redraw is False and _private("sample", model, n, epsilon, delta, {}):
+        return math.inf
+    return float((_first(too_many) - 1) * step)
+
+
+def _first(holds: Callable[[int], bool]) -> int:
+    """Return the first whole number at which a condition holds that stays true; at most the largest considered."""
+    low, high = 0, 1
+    while not holds(high):
+        low, high = high, 2 * high
+        if high > _LARGEST:
+            return _LARGEST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
