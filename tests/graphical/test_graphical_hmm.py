@@ -1,0 +1,535 @@
+"""Hidden Markov models: releases are as private as they say, draws are exact, and posteriors are calibrated.
+
+Statistical tests use fixed seeds; each states what it would take for a right program to fail it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpbook import PrivacyBudget, Release, sensitivity
+from dpbook.audit import epsilon_lower_bound
+from dpbook.budget import BudgetExceeded
+from dpbook.diagnostics import calibrate
+from dpbook.graphical import hmm
+from dpbook.posterior import ConvergenceWarning
+
+TABLE = np.array([[[45, 5]] * 4 + [[10, 40]] * 4, [[40, 8]] * 8])
+
+
+def rng_of(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def random_model(rng, states, types):
+    return (
+        rng.dirichlet(np.ones(types), states),
+        rng.dirichlet(np.ones(states), states),
+        rng.dirichlet(np.ones(states)),
+    )
+
+
+def path_weights(counts, emission, transition, initial):
+    """Return every path of one place and its joint probability with the data, by enumeration."""
+    months, states = len(counts), len(initial)
+    paths = list(itertools.product(range(states), repeat=months))
+    weights = []
+    for path in paths:
+        p = initial[path[0]] * math.prod(transition[a, b] for a, b in itertools.pairwise(path))
+        weights.append(p * math.prod((emission[s] ** x).prod() for s, x in zip(path, counts, strict=True)))
+    return paths, np.array(weights)
+
+
+# Forward filtering, backward sampling ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("states", "months"), [(2, 1), (2, 6), (3, 5), (4, 4)])
+def test_the_likelihood_equals_the_sum_over_all_paths(states, months):
+    rng = rng_of(states * 10 + months)
+    emission, transition, initial = random_model(rng, states, 3)
+    counts = rng.poisson(2, (2, months, 3))
+    exact = sum(math.log(path_weights(each, emission, transition, initial)[1].sum()) for each in counts)
+    assert hmm.log_likelihood(counts, emission, transition, initial) == pytest.approx(exact, abs=1e-10)
+
+
+def test_drawn_paths_have_the_probabilities_of_enumeration():
+    """Chi-squared over all 27 paths of 3 states and 3 months, 40,000 draws; false alarm 0.001."""
+    rng = rng_of(1)
+    emission, transition, initial = random_model(rng, 3, 3)
+    counts = rng.poisson(0.7, (3, 3))
+    paths, weights = path_weights(counts, emission, transition, initial)
+    logs = np.broadcast_to(hmm._log_emission(counts[None].astype(float), emission), (40_000, 1, 3, 3))
+    batch = (np.broadcast_to(each, (40_000, *each.shape)) for each in (transition, initial))
+    drawn = hmm._draw_paths(logs, *batch, rng)[:, 0].astype(int)
+    seen = np.bincount(drawn @ np.array([9, 3, 1]), minlength=27)
+    assert [tuple(map(int, np.base_repr(i, 3).zfill(3))) for i in range(27)] == paths
+    assert stats.chisquare(seen, 40_000 * weights / weights.sum()).pvalue > 0.001
+
+
+def test_a_batch_is_filtered_as_its_members_are():
+    rng = rng_of(2)
+    models = [random_model(rng, 2, 3) for _ in range(4)]
+    counts = rng.poisson(3, (4, 2, 5, 3))
+    together = hmm.log_likelihood(counts, *(np.stack(part) for part in zip(*models, strict=True)))
+    alone = [hmm.log_likelihood(x, *model) for x, model in zip(counts, models, strict=True)]
+    np.testing.assert_allclose(together, alone)
+
+
+# Counts behind noise --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0, 8.0])
+@pytest.mark.parametrize("mean", [0.02, 4.0, 60.0])
+def test_the_law_of_a_noisy_count_equals_its_sum(epsilon, mean):
+    ratio = math.exp(-epsilon / 2)
+    x, y = np.arange(4000.0), np.arange(-30.0, 200.0)
+    terms = stats.poisson.logpmf(x, mean) + np.abs(y[:, None] - x) * math.log(ratio)
+    peak = terms.max(axis=1)
+    exact = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)) + math.log((1 - ratio) / (1 + ratio))
+    np.testing.assert_allclose(hmm._log_noisy_count(y, np.array(mean), np.array(ratio)), exact, atol=1e-9, rtol=1e-10)
+
+
+def test_the_law_of_a_noisy_count_survives_the_far_tails():
+    """References with 50 digits: a count of mean 3000 seen as 4, and one of mean 0.5 seen as 900."""
+    import mpmath
+
+    mpmath.mp.dps = 50
+    for y, mean, ratio in [(4, 3000.0, 0.3), (900, 0.5, 0.2), (-50, 2000.0, 0.1), (0, 2500.0, 0.001)]:
+        reach = 6000
+        total, pmf = mpmath.mpf(0), mpmath.exp(-mpmath.mpf(mean))
+        for x in range(reach):
+            total += pmf * mpmath.mpf(ratio) ** abs(y - x)
+            pmf *= mpmath.mpf(mean) / (x + 1)
+        exact = float(mpmath.log(total * (1 - mpmath.mpf(ratio)) / (1 + mpmath.mpf(ratio))))
+        found = hmm._log_noisy_count(np.array([float(y)]), np.array([mean]), np.array([ratio]))
+        assert found[0] == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("y", "mean", "epsilon"),
+    [(5, 3.0, 0.3), (-3, 2.0, 1.0), (50, 20.0, 0.1), (10, 300.0, 2.0), (0, 0.01, 0.1), (4, 4.0, 9.0)],
+)
+def test_drawn_true_counts_have_their_exact_law(y, mean, epsilon):
+    """Chi-squared on cells of expectation at least 5, 40,000 draws; false alarm 0.001 a case."""
+    ratio, size = math.exp(-epsilon / 2), 40_000
+    x = np.arange(2000)
+    log_weight = stats.poisson.logpmf(x, mean) + np.abs(x - y) * math.log(ratio)
+    law = np.exp(log_weight - log_weight.max())
+    law /= law.sum()
+    full = [np.full(size, float(each)) for each in (y, mean, ratio)]
+    drawn = hmm._draw_counts(*full, hmm._log_noisy_count(*full), rng_of(3)).astype(int)
+    seen = np.bincount(drawn, minlength=2000)
+    common = size * law >= 5
+    seen_cells = np.append(seen[common], seen[~common].sum())
+    expected = size * np.append(law[common], law[~common].sum())
+    if expected[-1] < 1e-6:
+        assert seen_cells[-1] == 0
+        seen_cells, expected = seen_cells[:-1], expected[:-1] / expected[:-1].sum() * size
+    assert len(expected) == 1 or stats.chisquare(seen_cells, expected).pvalue > 0.001
+
+
+def test_lattice_draws_have_the_probabilities_of_enumeration():
+    """Chi-squared over the 21 points of a lattice of 3 types, 20,000 draws (10,000 for each of two states)."""
+    rng, power = rng_of(4), np.array([[0.5, 1.2, 0.0]])
+    points = [j for j in itertools.product(range(1, 8), repeat=3) if sum(j) == 8]
+    weights = np.array([math.prod((j / 8) ** p for j, p in zip(point, power[0], strict=True)) for point in points])
+    drawn = np.concatenate([hmm._draw_on_lattice(np.repeat(power, 100, axis=0), 1, 8, rng) for _ in range(200)])
+    index = {point: i for i, point in enumerate(points)}
+    seen = np.bincount([index[tuple(round(8 * v) for v in row)] for row in drawn], minlength=len(points))
+    assert stats.chisquare(seen, len(drawn) * weights / weights.sum()).pvalue > 0.001
+
+
+# Posteriors -----------------------------------------------------------------------------------------------------------
+
+PRIOR = hmm.Prior(stay=2.0)
+ACTIVITY = (2.0, 15.0)
+EMISSION = "emission[0,0]"
+
+
+def draw_parameters(rng, trials):
+    emission = rng.dirichlet(np.ones(3), (trials, 2))
+    rows = np.stack([rng.dirichlet(PRIOR._transition(2)[s], trials) for s in range(2)], axis=1)
+    initial = rng.dirichlet(np.ones(2), trials)
+    kept = {"emission": emission, "transition": rows, "initial": initial, "states": np.zeros((trials, 3, 8))}
+    ordered = hmm._in_order(kept, 0, paths=False)
+    return {name: ordered[name] for name in ("emission", "transition")} | {"first": ordered["initial"]}
+
+
+def draw_table(parameters, rng):
+    trials = len(parameters["emission"])
+    flat = np.zeros((trials, 3, 8, 2))
+    paths = hmm._draw_paths(flat, parameters["transition"], parameters["first"], rng).astype(int)
+    activity = rng.gamma(ACTIVITY[0], ACTIVITY[1] / ACTIVITY[0], paths.shape)
+    emission = np.take_along_axis(parameters["emission"][:, None], paths.reshape(trials, 1, -1, 1)[:, 0, :, None], 2)
+    return rng.poisson(activity[..., None] * emission.reshape(trials, 3, 8, 3))
+
+
+def calibration(method, trials, epsilon, seed):
+    def simulate(parameters, rng):
+        tables = draw_table(parameters, rng)
+        tables[:, 0, 0, 0] += tables.sum(axis=(1, 2, 3)) == 0
+        return [hmm.release_counts(x, epsilon=epsilon, rng=rng) for x in tables] if method != "non-private" else tables
+
+    def infer(data, rng):
+        if method == "non-private":
+            observed = hmm._Exact(data.astype(float))
+            return hmm._sample(observed, 2, PRIOR, 0, 200, 1, 100, False, rng, False, "")
+        options = {"prior": PRIOR, "activity": ACTIVITY, "draws": 200, "chains": 1, "burn_in": 100, "paths": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return hmm.infer(data, method=method, rng=rng, **options)
+
+    def fit(parameters, data):
+        tables = data if method == "non-private" else np.stack([np.maximum(each["counts"], 0) for each in data])
+        first = np.full((*parameters["transition"].shape[:2], 2), 0.5)
+        return hmm.log_likelihood(tables[:, None], parameters["emission"], parameters["transition"], first)
+
+    return calibrate(
+        draw_parameters, simulate, infer, trials, draws=50, quantities={"log-likelihood": fit}, rng=rng_of(seed)
+    )
+
+
+def test_the_nonprivate_posterior_is_calibrated():
+    """KS and variance tests of 11 quantities, Holm-corrected; false alarm 0.01."""
+    found = calibration("non-private", 250, 1.0, 5)
+    assert found.passed(0.01), found.summary()
+    assert found.contraction[EMISSION] > 0.8
+
+
+def test_the_noise_aware_posterior_is_calibrated():
+    """KS and variance tests of 11 quantities, Holm-corrected; false alarm 0.01. Noise has scale 4, counts mean 5."""
+    found = calibration("noise-aware", 200, 0.5, 6)
+    assert found.passed(0.01), found.summary()
+    assert found.contraction[EMISSION] > 0.5
+
+
+def test_the_naive_posterior_is_not_calibrated():
+    found = calibration("naive", 100, 0.5, 7)
+    assert not found.passed(0.001)
+
+
+def test_a_huge_epsilon_gives_the_nonprivate_posterior():
+    """Means agree within 0.02, several times their Monte Carlo error."""
+    noisy = hmm.release_counts(TABLE, epsilon=200.0, rng=rng_of(8))
+    np.testing.assert_array_equal(noisy["counts"], TABLE)
+    private = hmm.infer(noisy, draws=2000, rng=rng_of(9))
+    exact = hmm.infer_nonprivate(TABLE, draws=2000, rng=rng_of(10))
+    for name in ("emission", "transition", "initial"):
+        np.testing.assert_allclose(private.mean(name), exact.mean(name), atol=0.02)
+        np.testing.assert_allclose(private.sd(name), exact.sd(name), atol=0.02)
+    np.testing.assert_array_equal(private.mean("states").round(), exact.mean("states").round())
+
+
+def test_a_tiny_epsilon_gives_about_the_prior():
+    """Ordered uniform probabilities of two types have means 1/3 and 2/3; with noise of scale 2000 nothing is learnt."""
+    noisy = hmm.release_counts(TABLE, epsilon=0.001, rng=rng_of(11))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        posterior = hmm.infer(noisy, draws=4000, chains=40, paths=False, activity=(2.0, 50.0), rng=rng_of(12))
+    np.testing.assert_allclose(posterior.mean("emission")[:, 0], [1 / 3, 2 / 3], atol=0.06)
+
+
+def test_one_place_of_one_month_can_be_inferred():
+    posterior = hmm.infer_nonprivate([[[3, 1]]], draws=100, rng=rng_of(13))
+    assert posterior.draws["states"].shape == (4, 25, 1, 1)
+
+
+def test_states_are_in_the_order_that_was_asked_for():
+    for kind in (0, 1):
+        emission = hmm.infer_nonprivate(TABLE, order_by=kind, draws=200, rng=rng_of(14)).draws["emission"]
+        assert (np.diff(emission[..., kind], axis=-1) >= 0).all()
+
+
+def test_renamed_states_keep_the_likelihood():
+    rng = rng_of(15)
+    emission, transition, initial = (each[None, None] for each in random_model(rng, 3, 4))
+    kept = {"emission": emission, "transition": transition, "initial": initial, "states": np.zeros((1, 1, 2, 5))}
+    ordered = hmm._in_order(kept, 2, paths=False)
+    counts = rng.poisson(3, (2, 5, 4))
+    one, other = (
+        hmm.log_likelihood(counts, each["emission"], each["transition"], each["initial"]) for each in (kept, ordered)
+    )
+    np.testing.assert_allclose(one, other)
+
+
+def test_a_batch_of_releases_is_inferred_in_one_run():
+    rng = rng_of(16)
+    batch = [hmm.release_counts(TABLE, epsilon=e, rng=rng) for e in (2.0, 4.0)]
+    found = hmm.infer(batch, draws=400, rng=rng)
+    assert len(found) == 2
+    for each in found:
+        np.testing.assert_allclose(each.mean("emission"), [[0.2, 0.8], [0.87, 0.13]], atol=0.08)
+
+
+# Privacy of the table -------------------------------------------------------------------------------------------------
+
+
+def test_a_replaced_event_moves_the_table_by_two():
+    events = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1]])
+    tables = []
+    for other in itertools.product(range(2), repeat=3):
+        changed = np.vstack([events[1:], other])
+        table = np.zeros((2, 2, 2), dtype=int)
+        np.add.at(table, tuple(changed.T), 1)
+        tables.append(table)
+    distances = [np.abs(a - b).sum() for a, b in itertools.combinations(tables, 2)]
+    assert max(distances) == sensitivity.histogram() == 2
+
+
+def geometric_score(x, y, ratio):
+    """Return a scorer: the log-likelihood ratio of two tables under two-sided geometric noise."""
+
+    def score(output):
+        out = np.asarray(output)
+        return float((np.abs(out - y.ravel()).sum() - np.abs(out - x.ravel()).sum()) * -math.log(ratio))
+
+    return score
+
+
+@pytest.mark.parametrize(("seed", "trials"), [(17, 20_000), (None, 3000)])
+def test_the_audit_does_not_refute_the_noisy_table(seed, trials):
+    """Seeded and real noise; the real one has no seed, so the bound's confidence is one in a million."""
+    one, other = np.array([[[4, 6]]]), np.array([[[5, 5]]])
+
+    def release(table, rng):
+        return hmm.release_counts(table, epsilon=1.0, rng=None if seed is None else rng)["counts"].ravel()
+
+    score, confidence = geometric_score(one, other, math.exp(-0.5)), 0.999 if seed is not None else 1 - 1e-6
+    bound = epsilon_lower_bound(release, one, other, trials=trials, score=score, confidence=confidence, rng=rng_of(17))
+    assert bound <= 1.0
+    assert bound > (0.8 if seed is not None else 0.2)
+
+
+def test_the_audit_catches_a_table_noised_for_sensitivity_one(monkeypatch):
+    monkeypatch.setattr(hmm, "_table_sensitivity", lambda: 1)
+    one, other = np.array([[[4, 6]]]), np.array([[[5, 5]]])
+
+    def release(table, rng):
+        return hmm.release_counts(table, epsilon=1.0, rng=rng)["counts"].ravel()
+
+    score = geometric_score(one, other, math.exp(-1.0))
+    assert epsilon_lower_bound(release, one, other, trials=10_000, score=score, rng=rng_of(18)) > 1.5
+
+
+# Privacy of the Gibbs chain -------------------------------------------------------------------------------------------
+
+
+def exact_law_of_a_sweep(table, epsilon, looks):
+    """Return p(emission, states) after one sweep from a uniform start, by enumeration: 2 states, 2 types, lattice 6.
+
+    ``looks`` is how many looks at the data epsilon is divided by: 2 in the release; 1 would leave one unpaid.
+    """
+    grid, least, places = 6, 1, len(table)
+    step = epsilon / looks
+    shares = np.arange(least, grid - least + 1) / grid
+    points = [np.array([[a, 1 - a], [b, 1 - b]]) for a in shares for b in shares]
+    paths = list(itertools.product(range(2), repeat=places))
+    law = {}
+    for start in paths:
+        heat = max(1.0, hmm._emission_loss(least, grid, 2) / step)
+        tallies = hmm._tallies(table.astype(float), np.array(start, dtype=float)[:, None], 2)
+        logs = np.array([(tallies * np.log(phi)).sum() / heat for phi in points])
+        first = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+        for i, phi in enumerate(points):
+            heat = max(1.0, hmm._assignment_loss(phi) / step)
+            logs = np.array([(table[:, 0] * np.log(phi[list(path)])).sum() / heat for path in paths])
+            second = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+            for path, p in zip(paths, second, strict=True):
+                law[i, path] = law.get((i, path), 0) + first[i] * p / len(paths)
+    return np.array([law[key] for key in sorted(law)])
+
+
+def neighbouring_tables():
+    """Yield pairs of tables of two places, one month, two types and five events that differ in one event."""
+    cells = [c for c in itertools.product(range(6), repeat=4) if sum(c) == 5]
+    for cell in cells:
+        for gone, come in itertools.permutations(range(4), 2):
+            if cell[gone]:
+                other = list(cell)
+                other[gone] -= 1
+                other[come] += 1
+                yield tuple(cell), tuple(other)
+
+
+def worst_loss(epsilon, looks):
+    pairs = list(neighbouring_tables())
+    laws = {c: np.log(exact_law_of_a_sweep(np.array(c).reshape(2, 1, 2), epsilon, looks)) for c, _ in pairs}
+    return max(float((laws[a] - laws[b]).max()) for a, b in pairs)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 20.0])
+def test_the_exact_loss_of_a_sweep_is_at_most_epsilon(epsilon):
+    """Over every output and all neighbouring tables of five events: enumeration, not sampling."""
+    assert worst_loss(epsilon, 2) <= epsilon
+
+
+def test_a_sweep_that_does_not_pay_for_the_latent_states_exceeds_epsilon():
+    assert worst_loss(2.0, 1) > 2.0
+
+
+def test_a_release_of_one_sweep_has_the_law_that_was_enumerated():
+    """Chi-squared over emissions and states, 3,000 releases, cells of expectation at least 5; false alarm 0.001."""
+    table, rng = np.array([[[3, 0]], [[0, 2]]]), rng_of(19)
+    flat = hmm.Prior(transition=1e6, initial=1e6)  # pins transitions and the start to a half
+    law = exact_law_of_a_sweep(table, 4.0, 2)
+    seen = np.zeros(len(law))
+    for _ in range(3000):
+        made = hmm.release_gibbs(table, states=2, epsilon=4.0, sweeps=1, prior=flat, floor=1 / 6, grid=6, rng=rng)
+        a, b = (np.round(made["emission"][0, :, 0] * 6).astype(int) - 1).tolist()
+        first, second = made["states"][0, :, 0].tolist()
+        seen[(5 * a + b) * 4 + 2 * first + second] += 1
+    rare = law * 3000 < 5
+    cells = [np.append(each[~rare], each[rare].sum()) for each in (seen, 3000 * law)]
+    assert stats.chisquare(*cells).pvalue > 0.001
+
+
+def lattice_release(heat):
+    """Return one emission draw from a table at a place known to be in state 0, at the temperature ``heat``."""
+
+    def release(table, rng, trials):
+        tallies = np.broadcast_to(table, (trials, 2))
+        return hmm._draw_on_lattice(tallies / heat, 1, 20, rng)[:, 0]
+
+    return release
+
+
+def test_the_audit_does_not_refute_an_emission_draw_and_catches_it_too_cold():
+    """The worst pair moves one event between types; at half the temperature the loss doubles."""
+    one, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    heat = hmm._emission_loss(1, 20, 2) / 2.0
+    bounds = [
+        epsilon_lower_bound(lattice_release(h), one, other, trials=60_000, batched=True, rng=rng_of(20))
+        for h in (heat, heat / 3)
+    ]
+    assert bounds[0] <= 2.0
+    assert bounds[1] > 2.0
+
+
+def test_the_cost_of_the_chain_is_the_sum_over_its_looks():
+    made = hmm.release_gibbs(TABLE, states=2, epsilon=1.5, sweeps=7, rng=rng_of(21))
+    assert made.settings["looks"] == 14
+    assert made.settings["looks"] * made.settings["epsilon_a_look"] == pytest.approx(made.epsilon)
+    more = hmm.release_gibbs(TABLE, states=2, epsilon=1.5, sweeps=14, rng=rng_of(21))
+    assert more.scale["emission"] == pytest.approx(2 * made.scale["emission"])
+
+
+def test_a_cold_private_chain_finds_what_the_posterior_knows():
+    made = hmm.release_gibbs(TABLE, states=2, epsilon=5000.0, sweeps=30, rng=rng_of(22))
+    assert made.scale["emission"] == 1.0
+    posterior = hmm.infer(made)
+    np.testing.assert_allclose(posterior.mean("emission"), [[0.2, 0.8], [0.87, 0.13]], atol=0.05)
+    np.testing.assert_array_equal(posterior.mean("states").round(), [[1, 1, 1, 1, 0, 0, 0, 0], [1] * 8])
+
+
+def test_emissions_of_a_private_chain_keep_their_floor():
+    made = hmm.release_gibbs(TABLE, states=3, epsilon=50.0, floor=0.05, grid=40, rng=rng_of(23))
+    assert made["emission"].min() >= 0.05
+    np.testing.assert_allclose(made["emission"].sum(axis=-1), 1)
+
+
+# Arguments ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_real_chain_must_be_asked_for_as_insecure():
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(ValueError, match="insecure"):
+        hmm.release_gibbs(TABLE, states=2, epsilon=1.0, budget=budget)
+    assert budget.ledger == ()
+    made = hmm.release_gibbs(TABLE, states=2, epsilon=1.0, sweeps=2, insecure=True, budget=budget)
+    assert not made.float_safe
+    assert budget.remaining == 0
+
+
+def test_a_real_table_is_float_safe_and_survives_json():
+    made = hmm.release_counts(TABLE, epsilon=1.0)
+    assert made.float_safe
+    again = Release.from_json(made.to_json())
+    one, other = (hmm.infer(each, draws=300, chains=1, rng=rng_of(24), paths=False) for each in (made, again))
+    np.testing.assert_array_equal(one.draws["emission"], other.draws["emission"])
+
+
+@pytest.mark.parametrize("function", [hmm.release_counts, hmm.release_gibbs])
+def test_the_budget_is_charged_before_anything_is_drawn(function):
+    rng, budget = rng_of(25), PrivacyBudget(0.5)
+    before = rng.bit_generator.state
+    options = {"states": 2} if function is hmm.release_gibbs else {}
+    with pytest.raises(BudgetExceeded):
+        function(TABLE, epsilon=1.0, rng=rng, budget=budget, **options)
+    assert rng.bit_generator.state == before
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"counts": TABLE[0]}, "counts must have shape"),
+        ({"counts": TABLE.astype(float)}, "counts must be whole"),
+        ({"counts": -TABLE}, "counts must not"),
+        ({"counts": TABLE[..., :1]}, "counts must have shape"),
+        ({"counts": 0 * TABLE}, "counts must hold"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"states": 1}, "states"),
+        ({"sweeps": 0}, "sweeps"),
+        ({"floor": 0.5}, "floor"),
+        ({"floor": 0.0}, "floor"),
+        ({"grid": 3}, "grid"),
+        ({"prior": 1.0}, "prior"),
+        ({"rng": 3}, "rng"),
+        ({"insecure": 1}, "insecure"),
+    ],
+)
+def test_bad_arguments_of_a_private_chain_are_named_and_cost_nothing(change, named):
+    budget = PrivacyBudget(1.0)
+    arguments = {"counts": TABLE, "states": 2, "epsilon": 1.0, "rng": rng_of(26), "budget": budget} | change
+    with pytest.raises((TypeError, ValueError), match=named):
+        hmm.release_gibbs(arguments.pop("counts"), **arguments)
+    assert budget.ledger == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"release": "noisy"}, "release"),
+        ({"release": []}, "release"),
+        ({"states": 1}, "states"),
+        ({"method": "cgm"}, "method"),
+        ({"activity": 3}, "activity"),
+        ({"activity": (1, -1)}, "activity"),
+        ({"order_by": 2}, "order_by"),
+        ({"draws": 0}, "draws"),
+        ({"chains": 0}, "chains"),
+        ({"burn_in": -1}, "burn_in"),
+    ],
+)
+def test_bad_arguments_of_inference_are_named(change, named):
+    arguments = {"release": hmm.release_counts(TABLE, epsilon=1.0, rng=rng_of(27))} | change
+    with pytest.raises((TypeError, ValueError), match=named):
+        hmm.infer(arguments.pop("release"), **arguments)
+
+
+def test_releases_of_another_model_or_of_several_shapes_are_refused():
+    rng = rng_of(28)
+    other = Release(
+        values={"counts": [1.0]}, model="binomial", mechanism="laplace", scale={"counts": 1.0},
+        sensitivity={"counts": 1.0}, epsilon=1.0, n=3, float_safe=False,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="model"):
+        hmm.infer(other)
+    with pytest.raises(ValueError, match="shape"):
+        hmm.infer([hmm.release_counts(x, epsilon=1.0, rng=rng) for x in (TABLE, TABLE[:1])])
+
+
+def test_the_preview_says_what_the_releases_do():
+    look = hmm.preview(TABLE.shape, n=int(TABLE.sum()), epsilon=0.5, sweeps=4)
+    assert look.noise_scale == hmm.release_counts(TABLE, epsilon=0.5, rng=rng_of(29)).scale["counts"]
+    chain = hmm.release_gibbs(TABLE, states=2, epsilon=0.5, sweeps=4, rng=rng_of(29))
+    assert look.temperature == pytest.approx(chain.scale["emission"])
+    noise = np.concatenate(
+        [(hmm.release_counts(TABLE, epsilon=0.5, rng=rng_of(s))["counts"] - TABLE).ravel() for s in range(400)]
+    )
+    assert noise.std() == pytest.approx(look.noise_sd, rel=0.03)  # 12,800 noises: 4 standard errors
