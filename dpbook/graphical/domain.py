@@ -1,0 +1,305 @@
+"""Discrete records: which variables they have, which states each takes, and which tables a model looks at.
+
+Chapter 5 explains them. A domain and its cliques are public: they come from the code book and the modeller, never from
+the data.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpbook._validation import integer
+
+__all__ = ["Clique", "Domain", "chain"]
+
+Clique = tuple[str, ...]
+Groups = tuple[tuple[Clique, ...], ...]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The variables of a record and the states of each, known without the data.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The variables, in order.
+    sizes : tuple of int
+        How many states each has, two or more.
+    labels : tuple
+        The labels of each variable's states, or None where states are the codes 0, 1, ….
+
+    Examples
+    --------
+    >>> from dpbook.graphical import Domain
+    >>> domain = Domain.of({"age": 3, "work": ["no", "yes"]})
+    >>> domain.sizes
+    (3, 2)
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    labels: tuple[tuple[Any, ...] | None, ...]
+
+    @classmethod
+    def of(cls, domain: Domain | Mapping[str, Any]) -> Domain:
+        """Return the domain that a mapping describes; raise, naming the variable, where it describes none.
+
+        Parameters
+        ----------
+        domain : Domain or mapping of str to int or sequence
+            Each variable's number of states, or its states' labels.
+
+        Returns
+        -------
+        Domain
+            Checked.
+        """
+        if isinstance(domain, Domain):
+            return domain
+        if not isinstance(domain, Mapping) or not domain:
+            raise TypeError(f"domain must map names to numbers of states or to labels, got {domain!r}")
+        sizes, labels = [], []
+        for name, states in domain.items():
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"domain must have non-empty strings as names, got {name!r}")
+            known = None if isinstance(states, numbers.Integral) else _labels(name, states)
+            size = integer(f"domain[{name!r}]", states) if known is None else len(known)
+            if size < 2:
+                raise ValueError(f"domain[{name!r}] must have two states or more, got {size}")
+            sizes.append(size)
+            labels.append(known)
+        return cls(tuple(domain), tuple(sizes), tuple(labels))
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> Domain:
+        """Return the domain that a release carries in its settings.
+
+        Parameters
+        ----------
+        settings : mapping
+            What :attr:`settings` gave.
+
+        Returns
+        -------
+        Domain
+            The same domain.
+        """
+        labels = tuple(None if each is None else tuple(each) for each in settings["labels"])
+        return cls(tuple(settings["names"]), tuple(settings["sizes"]), labels)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The domain as numbers and strings that a release can carry."""
+        return {"names": self.names, "sizes": self.sizes, "labels": self.labels}
+
+    def size(self, clique: Iterable[str]) -> int:
+        """Return how many cells the table of a clique has.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of variables.
+
+        Returns
+        -------
+        int
+            The product of their numbers of states.
+        """
+        return math.prod(self.shape(clique))
+
+    def shape(self, clique: Iterable[str]) -> tuple[int, ...]:
+        """Return the shape of the table of a clique.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of variables.
+
+        Returns
+        -------
+        tuple of int
+            Numbers of states, in the clique's order.
+        """
+        return tuple(self.sizes[self.names.index(name)] for name in clique)
+
+    def indices(self, clique: Iterable[str]) -> tuple[int, ...]:
+        """Return the positions of a clique's variables in the domain.
+
+        Parameters
+        ----------
+        clique : iterable of str
+            Names of variables.
+
+        Returns
+        -------
+        tuple of int
+            Positions, in the clique's order.
+        """
+        return tuple(self.names.index(name) for name in clique)
+
+    def codes(self, name: str, column: Any, *, argument: str = "records") -> NDArray[np.int64]:
+        """Return the states of one variable as codes; raise where a value is no state of it.
+
+        The error is not private: only the curator may see it.
+
+        Parameters
+        ----------
+        name : str
+            The variable.
+        column : array_like
+            Its values: labels where the domain has labels, else codes 0, 1, ….
+        argument : str, default "records"
+            What errors call the data.
+
+        Returns
+        -------
+        ndarray of int
+            Codes.
+        """
+        position = self.names.index(name)
+        labels, size = self.labels[position], self.sizes[position]
+        if labels is not None:
+            found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(pd.Index(np.asarray(column, dtype=object)))
+            if (found < 0).any():
+                raise ValueError(f"{argument} must hold states of the domain: {name!r} has a value that is no label")
+            return np.asarray(found, dtype=np.int64)
+        values = np.asarray(column)
+        if values.dtype.kind not in "biuf":
+            raise TypeError(f"{argument} must hold whole codes in {name!r}, got {values.dtype}")
+        if values.dtype.kind == "f" and not (values == np.rint(values)).all():  # NaN is not equal to itself
+            raise ValueError(f"{argument} must hold whole codes: {name!r} has a value that is none")
+        if values.size and (values.min() < 0 or values.max() >= size):
+            raise ValueError(f"{argument} must hold codes from 0 to {size - 1} in {name!r}: a value lies outside")
+        return values.astype(np.int64)
+
+    def frame(self, codes: NDArray[np.int64]) -> pd.DataFrame:
+        """Return codes as a table of labels, or of codes where the domain has none.
+
+        Parameters
+        ----------
+        codes : ndarray of int, shape (rows, variables)
+            The states of all variables.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One column a variable.
+        """
+        columns: dict[str, Any] = {}
+        for position, (name, labels) in enumerate(zip(self.names, self.labels, strict=True)):
+            column = codes[:, position]
+            columns[name] = column if labels is None else pd.Index(labels).take(column)
+        return pd.DataFrame(columns)
+
+
+def _labels(name: str, states: Any) -> tuple[Any, ...]:
+    if isinstance(states, (str, bytes)) or not isinstance(states, Iterable):
+        raise TypeError(f"domain[{name!r}] must be a number of states or a sequence of labels, got {states!r}")
+    known = tuple(each.item() if isinstance(each, np.generic) else each for each in states)
+    if not all(isinstance(each, (str, bool, int, float)) and each == each for each in known):
+        raise TypeError(f"domain[{name!r}] must have strings or numbers as labels, got {known!r}")
+    if len(set(known)) != len(known):
+        raise ValueError(f"domain[{name!r}] must have different labels, got {known!r}")
+    return known
+
+
+def chain(names: Sequence[str], *, order: int = 1, tied: bool = False) -> list[Any]:
+    """Return the cliques of a pairwise chain, for :func:`release` and :func:`fit_nonprivate`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The variables in time order.
+    order : int, default 1
+        Edges join variables at most this many steps apart.
+    tied : bool, default False
+        Whether the chain is homogeneous in time: all pairs at the same distance share one table of potentials, and
+        the first variable has a table of its own.
+
+    Returns
+    -------
+    list
+        Cliques; with ``tied``, the first variable's and one list of cliques for each distance.
+
+    Examples
+    --------
+    >>> from dpbook.graphical import chain
+    >>> chain(["a", "b", "c"])
+    [('a', 'b'), ('b', 'c')]
+    >>> chain(["a", "b", "c"], tied=True)
+    [('a',), [('a', 'b'), ('b', 'c')]]
+
+    Explained in :doc:`/book/graphical-models/mobility`.
+    """
+    names, order = list(names), integer("order", order, least=1)
+    if len(names) < 2 or len(set(names)) != len(names):
+        raise ValueError(f"names must hold two or more different variables, got {names}")
+    by_distance = [[(names[i], names[i + k]) for i in range(len(names) - k)] for k in range(1, order + 1)]
+    by_distance = [pairs for pairs in by_distance if pairs]
+    if tied:
+        return [(names[0],), *by_distance]
+    return sorted((pair for pairs in by_distance for pair in pairs), key=lambda pair: names.index(pair[0]))
+
+
+def checked_groups(cliques: Any, domain: Domain) -> Groups:
+    """Return cliques as groups that share a table; raise on empty, repeated or unknown ones."""
+    if isinstance(cliques, (str, Mapping)) or not isinstance(cliques, Iterable):
+        raise TypeError(f"cliques must be a list of tuples of names, got {cliques!r}")
+    groups = tuple(_group(position, each, domain) for position, each in enumerate(cliques))
+    if not groups:
+        raise ValueError("cliques must hold at least one clique, got none")
+    seen: set[frozenset[str]] = set()
+    for member in (member for group in groups for member in group):
+        if frozenset(member) in seen:
+            raise ValueError(f"cliques must be different sets of variables: {member} occurs twice")
+        seen.add(frozenset(member))
+    return groups
+
+
+def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
+    name = f"cliques[{position}]"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} must be a tuple of names such as ('a', 'b') or ('a',), got {given!r}")
+    items = tuple(given)
+    if not items:
+        raise ValueError(f"{name} must name at least one variable: it is empty")
+    if all(isinstance(each, str) for each in items):
+        return (_clique(name, items, domain),)
+    members = []
+    for each in items:
+        if isinstance(each, str) or not isinstance(each, Iterable):
+            raise TypeError(f"{name} must hold names, or tuples of names that share a table; got {each!r}")
+        members.append(_clique(name, tuple(each), domain))
+    if len({domain.shape(member) for member in members}) != 1:
+        raise ValueError(f"{name} must tie cliques of the same numbers of states, got {members}")
+    if len({domain.labels[domain.names.index(m[0])] for m in members}) != 1:
+        raise ValueError(f"{name} must tie cliques of variables with the same labels, got {members}")
+    return tuple(members)
+
+
+def _clique(name: str, given: tuple[Any, ...], domain: Domain) -> Clique:
+    if not given:
+        raise ValueError(f"{name} must name at least one variable: it is empty")
+    unknown = [each for each in given if each not in domain.names]
+    if unknown:
+        raise ValueError(f"{name} must name variables of the domain: {unknown} are not among {list(domain.names)}")
+    if len(set(given)) != len(given):
+        raise ValueError(f"{name} must name each variable once, got {given}")
+    return given
+
+
+def group_name(group: tuple[Clique, ...]) -> str:
+    """Return what a release calls the table of a group: its variables, and how many cliques share it."""
+    joined = ",".join(group[0])
+    return joined if len(group) == 1 else f"{joined} and {len(group) - 1} more"

@@ -1,0 +1,401 @@
+"""A discrete undirected model: :class:`MarkovRandomField`, with its marginals, likelihoods, samples and divergences.
+
+Chapter 5 explains it. A field that :func:`dpbook.graphical.fit` returns is post-processing of a release: whatever is
+asked of it costs no further privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from dpbook._validation import analyst_generator, finite_array, integer, one_of
+from dpbook.graphical.domain import Clique, Domain, Groups, checked_groups, group_name
+from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree, largest_table
+from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
+
+__all__ = ["FitReport", "MarkovRandomField"]
+
+Array = NDArray[np.float64]
+
+_SWEEPS = 200  # of Gibbs sampling, where the graph is too entangled to be sampled exactly
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How a field was fitted, and whether the computation settled.
+
+    Attributes
+    ----------
+    method : str
+        ``"naive"``, ``"cgm"``, ``"penalised"``, ``"non-private"``, ….
+    iterations : int
+        Steps of the outer loop: of EM, or of the optimiser.
+    converged : bool
+        Whether the stopping rule was met before the iterations ran out.
+    stopped : str
+        The stopping rule, in words.
+    objective : float
+        What was maximised, at the end.
+    history : tuple of float
+        The objective after every step of the outer loop.
+    gap : float
+        The largest duality gap left by an inner step, in nats; 0 where there is none.
+    evaluations : int
+        How many times inference ran.
+    settings : mapping
+        The options that the fit was run with.
+
+    Examples
+    --------
+    >>> from dpbook import graphical
+    >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": 2, "b": 2}, [("a", "b")])
+    >>> model.report.method
+    'non-private'
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+
+    method: str
+    iterations: int
+    converged: bool
+    stopped: str
+    objective: float
+    history: tuple[float, ...] = ()
+    gap: float = 0.0
+    evaluations: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class MarkovRandomField:
+    """A log-linear model of discrete variables: p(x) proportional to the exponential of a sum of clique potentials.
+
+    Parameters
+    ----------
+    domain : Domain or mapping of str to int or sequence
+        The variables and their states.
+    cliques : list of tuple of str
+        The cliques; a list of cliques in place of one ties them to one table of potentials.
+    potentials : sequence of array, or mapping of name to array
+        The log-potentials of each clique (of each group of tied cliques), axes in the clique's order.
+    inference : {"auto", "exact", "loopy"}
+        Exact inference by a junction tree, loopy belief propagation, or exact where its largest table allows.
+    limit : int, default 2**22
+        The most entries that a table of the junction tree may have.
+    report : FitReport, optional
+        How the potentials were found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import MarkovRandomField
+    >>> agree = np.log([[3.0, 1.0], [1.0, 3.0]])
+    >>> model = MarkovRandomField({"a": 2, "b": 2, "c": 2}, [("a", "b"), ("b", "c")], [agree, agree])
+    >>> model.marginal(("a", "c"))
+    array([[0.3125, 0.1875],
+           [0.1875, 0.3125]])
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+
+    def __init__(
+        self,
+        domain: Domain | Mapping[str, Any],
+        cliques: Sequence[Any],
+        potentials: Sequence[ArrayLike] | Mapping[str, ArrayLike],
+        *,
+        inference: str = "auto",
+        limit: int = LARGEST_TABLE,
+        report: FitReport | None = None,
+    ) -> None:
+        self.domain = Domain.of(domain)
+        self.groups = checked_groups(cliques, self.domain)
+        self.limit = integer("limit", limit, least=1)
+        self.potentials = _checked_potentials(potentials, self.groups, self.domain)
+        self.report = report
+        self.engine = make_engine(self.domain, self.groups, inference, self.limit)
+        self.inference = "exact" if isinstance(self.engine, JunctionTree) else "loopy"
+
+    @property
+    def cliques(self) -> list[Clique]:
+        """Every clique of the model, tied ones one by one."""
+        return [member for group in self.groups for member in group]
+
+    @cached_property
+    def beliefs(self) -> Beliefs | LoopyBeliefs:
+        """What inference found: the log partition function and marginals, and for loopy ones the convergence report."""
+        return self.engine.infer(
+            [table[None] for table, group in zip(self.potentials, self.groups, strict=True) for _ in group]
+        )
+
+    @property
+    def log_partition(self) -> float:
+        """The log of the normalising constant, A(θ); Bethe's approximation where inference is loopy."""
+        return float(self.beliefs.log_partition[0])
+
+    def marginal(self, clique: str | Iterable[str]) -> Array:
+        """Return the marginal probabilities of any set of variables.
+
+        Parameters
+        ----------
+        clique : str or tuple of str
+            The variables; exact inference takes any that fit in a junction tree, loopy inference those of a clique.
+
+        Returns
+        -------
+        ndarray
+            Probabilities that sum to 1, axes in the order of ``clique``.
+
+        Examples
+        --------
+        >>> from dpbook import graphical
+        >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": 2, "b": 2}, [("a", "b")], ridge=0)
+        >>> model.marginal("a").round(6)
+        array([0.4, 0.6])
+        """
+        names = self._variables(clique)
+        wanted = self.domain.indices(names)
+        if isinstance(self.beliefs, LoopyBeliefs):
+            return self._loopy_marginal(wanted, names)
+        assert isinstance(self.engine, JunctionTree)
+        if self.engine.holds(wanted):
+            holding = [i for i, node in enumerate(self.engine.nodes) if set(wanted) <= set(node.variables)]
+            home = min(holding, key=lambda i: self.beliefs.nodes[i].size)  # type: ignore[union-attr]
+            return _summed(self.beliefs.nodes[home][0], self.engine.nodes[home].variables, wanted)
+        return self._joint_marginals([wanted])[0]
+
+    def _variables(self, clique: str | Iterable[str]) -> Clique:
+        names = (clique,) if isinstance(clique, str) else tuple(clique)
+        return checked_groups([names], self.domain)[0][0]
+
+    def _loopy_marginal(self, wanted: tuple[int, ...], names: Clique) -> Array:
+        assert isinstance(self.beliefs, LoopyBeliefs)
+        if len(wanted) == 1:
+            return self.beliefs.singles[wanted[0]]
+        for variables, table in zip(self.engine.cliques, self.beliefs.marginals, strict=True):
+            if set(wanted) <= set(variables):
+                return _summed(table[0], variables, wanted)
+        raise ValueError(f"clique must lie within a clique of the model where inference is loopy, got {names}")
+
+    def _joint_marginals(self, wanted: Sequence[tuple[int, ...]]) -> list[Array]:
+        """Return exact marginals of several sets of variables, from one junction tree that holds them all."""
+        if self.inference == "loopy":
+            names = [tuple(self.domain.names[v] for v in each) for each in wanted]
+            return [self._loopy_marginal(each, name) for each, name in zip(wanted, names, strict=True)]
+        own = [self.domain.indices(member) for member in self.cliques]
+        tables = [table[None] for table, group in zip(self.potentials, self.groups, strict=True) for _ in group]
+        zeros = [np.zeros((1, *(self.domain.sizes[v] for v in each))) for each in wanted]
+        tree = JunctionTree(self.domain.sizes, [*own, *wanted], limit=self.limit)
+        return [table[0] for table in tree.infer([*tables, *zeros]).marginals[len(own) :]]
+
+    def log_prob(self, records: pd.DataFrame) -> Array:
+        """Return the log probability of each record.
+
+        Parameters
+        ----------
+        records : pandas.DataFrame
+            A column for each variable, in labels or codes as the domain has them.
+
+        Returns
+        -------
+        ndarray
+            One number a row; Bethe's approximation of the normalising constant where inference is loopy.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd
+        >>> from dpbook import graphical
+        >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": 2, "b": 2}, [("a", "b")], ridge=0)
+        >>> np.exp(model.log_prob(pd.DataFrame({"a": [0, 1], "b": [0, 1]}))).round(6)
+        array([0.3, 0.5])
+        """
+        if not isinstance(records, pd.DataFrame):
+            raise TypeError(f"records must be a DataFrame with the variables as columns, got {type(records).__name__}")
+        missing = [name for name in self.domain.names if name not in records.columns]
+        if missing:
+            raise ValueError(f"records must have a column for every variable: {missing} are missing")
+        codes = {name: self.domain.codes(name, records[name].to_numpy()) for name in self.domain.names}
+        total = np.full(len(records), -self.log_partition)
+        for table, group in zip(self.potentials, self.groups, strict=True):
+            for member in group:
+                total += table[tuple(codes[name] for name in member)]
+        return total
+
+    def sample(self, n: int, rng: np.random.Generator | None = None) -> pd.DataFrame:
+        """Draw synthetic records.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        rng : numpy.random.Generator, optional
+            The source of randomness; a fresh one by default.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One column a variable, in labels or codes as the domain has them. The draws are independent and exact
+            where inference is exact, else those of n chains of Gibbs sampling after 200 sweeps.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpbook import graphical
+        >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": ["no", "yes"], "b": 2}, [("a", "b")])
+        >>> model.sample(2, np.random.default_rng(0))
+             a  b
+        0  yes  1
+        1   no  0
+        """
+        count, generator = integer("n", n, least=0), analyst_generator(rng)
+        if isinstance(self.engine, JunctionTree):
+            assert isinstance(self.beliefs, Beliefs)
+            return self.domain.frame(self.engine.sample(self.beliefs, count, generator))
+        return self.domain.frame(self._gibbs(count, generator))
+
+    def _gibbs(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Run n chains side by side: every sweep redraws each variable given its neighbours."""
+        codes = np.stack([rng.integers(0, size, n) for size in self.domain.sizes], axis=1)
+        touching: list[list[tuple[Array, tuple[int, ...]]]] = [[] for _ in self.domain.sizes]
+        for table, group in zip(self.potentials, self.groups, strict=True):
+            for member in group:
+                variables = self.domain.indices(member)
+                for axis, v in enumerate(variables):
+                    others = tuple(u for u in variables if u != v)
+                    touching[v].append((np.moveaxis(table, axis, -1), others))
+        for _ in range(_SWEEPS):
+            for v, size in enumerate(self.domain.sizes):
+                logits = np.zeros((n, size))
+                for table, others in touching[v]:
+                    logits += table[tuple(codes[:, u] for u in others)]
+                codes[:, v] = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+        return codes
+
+    def entropy(self) -> float:
+        """Return the entropy in nats: A(θ) less the mean of the potentials; Bethe's where inference is loopy.
+
+        Returns
+        -------
+        float
+            0 or more.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpbook.graphical import MarkovRandomField
+        >>> round(MarkovRandomField({"a": 2, "b": 2}, [("a", "b")], [np.zeros((2, 2))]).entropy(), 4)
+        1.3863
+        """
+        return self.log_partition - self._mean_potential(self.beliefs.marginals)
+
+    def _mean_potential(self, marginals: Sequence[Array]) -> float:
+        expanded = [table for table, group in zip(self.potentials, self.groups, strict=True) for _ in group]
+        return float(sum((t * m.reshape(t.shape)).sum() for t, m in zip(expanded, marginals, strict=True)))
+
+    def kl(self, other: MarkovRandomField) -> float:
+        """Return the Kullback–Leibler divergence of another field from this one, KL(self‖other), in nats.
+
+        The graphs may differ: this field's marginals on the other's cliques come from one junction tree for both.
+
+        Parameters
+        ----------
+        other : MarkovRandomField
+            A field of the same variables.
+
+        Returns
+        -------
+        float
+            0 for equal laws. Exact where both inferences are exact.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpbook.graphical import MarkovRandomField
+        >>> fair = MarkovRandomField({"a": 2}, [("a",)], [np.zeros(2)])
+        >>> biased = MarkovRandomField({"a": 2}, [("a",)], [np.log([0.2, 0.8])])
+        >>> round(fair.kl(biased), 4)
+        0.2231
+        """
+        if not isinstance(other, MarkovRandomField):
+            raise TypeError(f"other must be a MarkovRandomField, got {type(other).__name__}")
+        mine = dict(zip(self.domain.names, zip(self.domain.sizes, self.domain.labels, strict=True), strict=True))
+        theirs = dict(zip(other.domain.names, zip(other.domain.sizes, other.domain.labels, strict=True), strict=True))
+        if mine != theirs:
+            raise ValueError(f"other must have the same variables and states, got {theirs} beside {mine}")
+        if other.groups == self.groups and other.domain.names == self.domain.names:
+            crossed = [table[0] for table in self.beliefs.marginals]
+        else:
+            crossed = self._joint_marginals([self.domain.indices(member) for member in other.cliques])
+        own = self._mean_potential(self.beliefs.marginals) - self.log_partition
+        value = own - (other._mean_potential(crossed) - other.log_partition)
+        exact = self.inference == other.inference == "exact"
+        return max(value, 0.0) if exact else value
+
+    def with_potentials(self, potentials: Sequence[ArrayLike], report: FitReport | None = None) -> MarkovRandomField:
+        """Return a field of the same graph with other potentials.
+
+        Parameters
+        ----------
+        potentials : sequence of array
+            One table a clique.
+        report : FitReport, optional
+            How they were found.
+
+        Returns
+        -------
+        MarkovRandomField
+            The graph's junction tree is shared, not built again.
+        """
+        twin = object.__new__(MarkovRandomField)
+        twin.domain, twin.groups, twin.limit = self.domain, self.groups, self.limit
+        twin.potentials = _checked_potentials(potentials, self.groups, self.domain)
+        twin.report, twin.engine, twin.inference = report, self.engine, self.inference
+        return twin
+
+    def __repr__(self) -> str:
+        names = "; ".join(group_name(group) for group in self.groups)
+        fitted = f", {self.report.method}" if self.report else ""
+        return f"MarkovRandomField({len(self.domain.names)} variables; {names}; {self.inference}{fitted})"
+
+
+def make_engine(domain: Domain, groups: Groups, inference: str, limit: int) -> JunctionTree | LoopyGraph:
+    """Return the engine that runs inference; raise where exact inference is asked for and out of reach."""
+    cliques = [domain.indices(member) for group in groups for member in group]
+    one_of("inference", inference, ("auto", "exact", "loopy"))
+    if inference == "exact" or (inference == "auto" and largest_table(domain.sizes, cliques) <= limit):
+        return JunctionTree(domain.sizes, cliques, limit=limit)
+    return LoopyGraph(domain.sizes, cliques)
+
+
+def _checked_potentials(
+    potentials: Sequence[ArrayLike] | Mapping[str, ArrayLike], groups: Groups, domain: Domain
+) -> list[Array]:
+    names = [group_name(group) for group in groups]
+    if isinstance(potentials, Mapping):
+        if set(potentials) != set(names):
+            raise ValueError(f"potentials must have the names of the cliques, {names}, got {list(potentials)}")
+        given = [potentials[name] for name in names]
+    else:
+        given = list(potentials)
+    if len(given) != len(groups):
+        raise ValueError(f"potentials must hold a table for each of {len(groups)} cliques, got {len(given)}")
+    checked = []
+    for name, group, table in zip(names, groups, given, strict=True):
+        array = finite_array(f"potentials[{name!r}]", table)
+        if array.shape != domain.shape(group[0]):
+            raise ValueError(f"potentials[{name!r}] must have shape {domain.shape(group[0])}, got {array.shape}")
+        checked.append(array)
+    return checked
+
+
+def _summed(table: Array, variables: Sequence[int], wanted: Sequence[int]) -> Array:
+    """Return the marginal of ``wanted``, axes in its order, from a table whose axes are ``variables``."""
+    kept = [v for v in variables if v in wanted]
+    total = table.sum(axis=tuple(axis for axis, v in enumerate(variables) if v not in wanted))
+    return np.asarray(total.transpose([kept.index(v) for v in wanted]))

@@ -1,0 +1,367 @@
+"""Exact inference in a discrete model by a junction tree, for a batch of models of one graph at a time.
+
+Every table carries a leading batch axis. One upward pass turns the potentials into the conditional law of each node of
+the tree given its separator; one downward pass multiplies these into marginals. All of it works on whole tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LARGEST_TABLE", "Beliefs", "JunctionTree", "largest_table"]
+
+Array = NDArray[np.float64]
+
+LARGEST_TABLE = 2**22  # entries of one table of the tree: 32 MB a model
+
+
+class _Node(NamedTuple):
+    """One table of the tree: its variables (those shared with the parent first, in the parent's order)."""
+
+    variables: tuple[int, ...]
+    shape: tuple[int, ...]
+    parent: int
+    shared: int  # how many of the variables are shared with the parent
+    expand: tuple[int, ...]  # the parent's shape with ones where the variable is not shared
+    summed: tuple[int, ...]  # the parent's axes (batch axis counted) that a marginal of the shared variables sums over
+
+
+class _Place(NamedTuple):
+    """Where the table of a clique lives in the tree, and how its axes map to the node's."""
+
+    node: int
+    order: tuple[int, ...]  # transposes the clique's table to the node's order of variables
+    expand: tuple[int, ...]
+    summed: tuple[int, ...]
+    back: tuple[int, ...]  # transposes a marginal in the node's order back to the clique's
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What inference returns for a batch of models.
+
+    Attributes
+    ----------
+    log_partition : ndarray, shape (batch,)
+        The log partition function A(θ).
+    marginals : list of ndarray
+        One table of probabilities for each clique, (batch, ...).
+    nodes : list of ndarray
+        The marginal of each node of the tree.
+    conditionals : list of ndarray, (batch, shared states, other states)
+        The law of each node's own variables given those that it shares with its parent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical.junction import JunctionTree
+    >>> tree = JunctionTree((2, 3), [(0, 1)])
+    >>> round(float(tree.infer([np.zeros((1, 2, 3))]).log_partition[0]), 3)
+    1.792
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+
+    log_partition: Array
+    marginals: list[Array]
+    nodes: list[Array]
+    conditionals: list[Array]
+
+
+class JunctionTree:
+    """A junction tree of a set of cliques: exact marginals, samples and derivatives.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        The number of states of each variable; variables are numbered 0, 1, ….
+    cliques : sequence of tuple of int
+        The variables of each table of potentials.
+    limit : int, default 2**22
+        The largest number of entries that a table of the tree may have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical.junction import JunctionTree
+    >>> tree = JunctionTree((2, 2, 2), [(0, 1), (1, 2)])
+    >>> agree = np.log([[[3.0, 1.0], [1.0, 3.0]]])
+    >>> tree.infer([agree, agree]).marginals[0][0]
+    array([[0.375, 0.125],
+           [0.125, 0.375]])
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+
+    def __init__(self, sizes: Sequence[int], cliques: Sequence[tuple[int, ...]], *, limit: int = LARGEST_TABLE) -> None:
+        self.sizes = tuple(sizes)
+        self.cliques = [tuple(clique) for clique in cliques]
+        found = _triangulate(self.sizes, self.cliques)
+        entries = max(math.prod(self.sizes[v] for v in node) for node in found)
+        if entries > limit:
+            width = max(len(node) for node in found)
+            raise ValueError(
+                f"cliques are too entangled for exact inference: the junction tree needs a table of {entries:,} "
+                f"entries ({width} variables at once), more than the limit of {limit:,}; drop cliques, or use "
+                "inference='loopy'"
+            )
+        self.nodes = _tree(self.sizes, found)
+        self.places = [self._place(clique) for clique in self.cliques]
+        self._of_node: list[list[int]] = [[] for _ in self.nodes]
+        for table, place in enumerate(self.places):
+            self._of_node[place.node].append(table)
+        self._children: list[list[int]] = [[] for _ in self.nodes]
+        for position, node in enumerate(self.nodes[1:], start=1):
+            self._children[node.parent].append(position)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of the largest table of the tree."""
+        return max(math.prod(node.shape) for node in self.nodes)
+
+    @property
+    def treewidth(self) -> int:
+        """The width of this tree: the variables of its largest node, less one."""
+        return max(len(node.variables) for node in self.nodes) - 1
+
+    def _place(self, clique: tuple[int, ...]) -> _Place:
+        holding = [i for i, node in enumerate(self.nodes) if set(clique) <= set(node.variables)]
+        home = min(holding, key=lambda i: math.prod(self.nodes[i].shape))
+        node = self.nodes[home]
+        kept = [v for v in node.variables if v in clique]
+        order = tuple(clique.index(v) for v in kept)
+        expand = tuple(self.sizes[v] if v in clique else 1 for v in node.variables)
+        summed = tuple(1 + axis for axis, v in enumerate(node.variables) if v not in clique)
+        back = tuple(kept.index(v) for v in clique)
+        return _Place(home, (0, *(1 + axis for axis in order)), expand, summed, (0, *(1 + axis for axis in back)))
+
+    def holds(self, variables: Sequence[int]) -> bool:
+        """Say whether one node of the tree holds all these variables.
+
+        Parameters
+        ----------
+        variables : sequence of int
+            Numbers of variables.
+
+        Returns
+        -------
+        bool
+            Whether a marginal of them can be read off a node.
+        """
+        return any(set(variables) <= set(node.variables) for node in self.nodes)
+
+    def _gather(self, tables: Sequence[Array], messages: list[Array], position: int, batch: int) -> Array:
+        """Return the sum of a node's own tables and of its children's messages, (batch, shared, other)."""
+        node = self.nodes[position]
+        total = np.zeros((batch, *node.shape))
+        for table in self._of_node[position]:
+            place = self.places[table]
+            total += tables[table].transpose(place.order).reshape(batch, *place.expand)
+        for child in self._children[position]:
+            total += messages[child].reshape(batch, *self.nodes[child].expand)
+        return total.reshape(batch, math.prod(node.shape[: node.shared]), -1)
+
+    def infer(self, tables: Sequence[Array]) -> Beliefs:
+        """Return log partition functions and marginals of a batch of models.
+
+        Parameters
+        ----------
+        tables : sequence of ndarray
+            The log-potentials of each clique, (batch, ...).
+
+        Returns
+        -------
+        Beliefs
+            Exact up to rounding.
+        """
+        batch = tables[0].shape[0]
+        count = len(self.nodes)
+        messages: list[Array] = [np.empty(0)] * count
+        conditionals: list[Array] = [np.empty(0)] * count
+        for position in reversed(range(count)):
+            total = self._gather(tables, messages, position, batch)
+            top = total.max(axis=-1, keepdims=True)
+            total -= top
+            np.exp(total, out=total)
+            mass = total.sum(axis=-1, keepdims=True)
+            total /= mass
+            conditionals[position] = total
+            messages[position] = (top + np.log(mass))[..., 0]
+        nodes: list[Array] = []
+        for position, node in enumerate(self.nodes):
+            belief = conditionals[position]
+            if position:
+                belief = belief * nodes[node.parent].sum(axis=node.summed).reshape(batch, -1, 1)
+            nodes.append(belief.reshape(batch, *node.shape))
+        return Beliefs(messages[0][:, 0], self._marginals(nodes), nodes, conditionals)
+
+    def _marginals(self, nodes: list[Array]) -> list[Array]:
+        return [
+            (nodes[place.node].sum(axis=place.summed) if place.summed else nodes[place.node]).transpose(place.back)
+            for place in self.places
+        ]
+
+    def tangent(self, beliefs: Beliefs, directions: Sequence[Array]) -> list[Array]:
+        """Return how fast the marginals change as the potentials move: the covariance times a direction.
+
+        Parameters
+        ----------
+        beliefs : Beliefs
+            From :meth:`infer`, at the potentials where the derivative is taken.
+        directions : sequence of ndarray
+            The direction of each clique's log-potentials, (batch, ...).
+
+        Returns
+        -------
+        list of ndarray
+            The derivative of each clique's marginal; the covariance is symmetric, so it serves both ways.
+        """
+        batch, count = directions[0].shape[0], len(self.nodes)
+        messages: list[Array] = [np.empty(0)] * count
+        changes: list[Array] = [np.empty(0)] * count
+        for position in reversed(range(count)):
+            total = self._gather(directions, messages, position, batch)
+            law = beliefs.conditionals[position]
+            mean = (law * total).sum(axis=-1, keepdims=True)
+            changes[position] = law * (total - mean)
+            messages[position] = mean[..., 0]
+        nodes: list[Array] = []
+        for position, node in enumerate(self.nodes):
+            change = changes[position]
+            if position:
+                above = beliefs.nodes[node.parent].sum(axis=node.summed).reshape(batch, -1, 1)
+                moved = nodes[node.parent].sum(axis=node.summed).reshape(batch, -1, 1)
+                change = change * above + beliefs.conditionals[position] * moved
+            nodes.append(change.reshape(batch, *node.shape))
+        return self._marginals(nodes)
+
+    def sample(self, beliefs: Beliefs, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw independent records from the first model of a batch.
+
+        Parameters
+        ----------
+        beliefs : Beliefs
+            From :meth:`infer`.
+        n : int
+            How many records.
+        rng : numpy.random.Generator
+            The source of randomness.
+
+        Returns
+        -------
+        ndarray of int, shape (n, variables)
+            Codes.
+        """
+        codes = np.zeros((n, len(self.sizes)), dtype=np.int64)
+        for position, node in enumerate(self.nodes):
+            law = beliefs.conditionals[position][0]
+            own = node.variables[node.shared :]
+            if not own:
+                continue
+            given = np.zeros(n, dtype=np.int64)
+            if node.shared:
+                shared = node.variables[: node.shared]
+                given = np.ravel_multi_index(tuple(codes[:, list(shared)].T), node.shape[: node.shared])
+            drawn = _draw_rows(law, given, rng)
+            codes[:, list(own)] = np.stack(np.unravel_index(drawn, node.shape[node.shared :]), axis=1)
+        return codes
+
+
+def _draw_rows(law: Array, given: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw one column for each record from its row of ``law``, by one search in the rows laid end to end."""
+    ends = np.cumsum(law, axis=1)
+    ends /= ends[:, -1:]
+    # Row r of the cumulated law is moved to (r, r + 1]: one sorted array serves all records at once.
+    laid = (ends + np.arange(len(law))[:, None]).ravel()
+    found = np.searchsorted(laid, given + rng.random(len(given)), side="right") - given * law.shape[1]
+    return np.asarray(np.clip(found, 0, law.shape[1] - 1), dtype=np.int64)
+
+
+def _triangulate(sizes: tuple[int, ...], cliques: Sequence[tuple[int, ...]]) -> list[frozenset[int]]:
+    """Return the maximal cliques of a chordal graph that holds all cliques, by greedy minimum fill."""
+    near: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
+    for clique in cliques:
+        for v in clique:
+            near[v] |= set(clique) - {v}
+    found: list[frozenset[int]] = []
+    while near:
+
+        def cost(v: int) -> tuple[int, int, int]:
+            around = near[v]
+            fill = sum(len(around - near[u]) - 1 for u in around)
+            return fill, math.prod(sizes[u] for u in around), v
+
+        chosen = min(near, key=cost)
+        around = near.pop(chosen)
+        node = frozenset({chosen, *around})
+        for u in around:
+            near[u] |= around - {u}
+            near[u].discard(chosen)
+        if not any(node <= other for other in found):
+            found.append(node)
+    return found
+
+
+def _tree(sizes: tuple[int, ...], found: list[frozenset[int]]) -> list[_Node]:
+    """Join the cliques by a maximum spanning tree of their overlaps, each parent before its children."""
+    start = max(range(len(found)), key=lambda i: (math.prod(sizes[v] for v in found[i]), -i))
+    nodes = [_node(sizes, tuple(sorted(found[start])), 0, -1, ())]
+    left = [i for i in range(len(found)) if i != start]
+    while left:
+        overlap, chosen, parent = max(
+            (len(found[i] & set(node.variables)), -i, -p) for i in left for p, node in enumerate(nodes)
+        )
+        chosen, parent = -chosen, -parent
+        above = nodes[parent].variables
+        shared = tuple(v for v in above if v in found[chosen])
+        own = tuple(sorted(found[chosen] - set(shared)))
+        nodes.append(_node(sizes, shared + own, overlap, parent, above))
+        left.remove(chosen)
+    return nodes
+
+
+def _node(
+    sizes: tuple[int, ...], variables: tuple[int, ...], shared: int, parent: int, above: tuple[int, ...]
+) -> _Node:
+    common = set(variables[:shared])
+    return _Node(
+        variables,
+        tuple(sizes[v] for v in variables),
+        parent,
+        shared,
+        tuple(sizes[v] if v in common else 1 for v in above),
+        tuple(1 + axis for axis, v in enumerate(above) if v not in common),
+    )
+
+
+def largest_table(sizes: Sequence[int], cliques: Sequence[tuple[int, ...]]) -> int:
+    """Return how many entries the largest table of a junction tree would have.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        The number of states of each variable.
+    cliques : sequence of tuple of int
+        The variables of each table of potentials.
+
+    Returns
+    -------
+    int
+        Entries; beyond some millions exact inference is out of reach.
+
+    Examples
+    --------
+    >>> from dpbook.graphical.junction import largest_table
+    >>> largest_table([10] * 4, [(0, 1), (1, 2), (2, 3), (3, 0)])
+    1000
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+    found = _triangulate(tuple(sizes), [tuple(clique) for clique in cliques])
+    return max(math.prod(sizes[v] for v in node) for node in found)

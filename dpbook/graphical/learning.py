@@ -1,0 +1,436 @@
+"""The analyst's side: a Markov random field from noisy clique tables, by methods that ignore the noise or know of it.
+
+Chapter 5 explains them. ``fit`` reads a release only; :func:`fit_nonprivate` reads records, and says so in its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from dpbook._validation import at_least, integer, one_of, positive
+from dpbook.graphical.collective import expectation
+from dpbook.graphical.domain import Domain, checked_groups
+from dpbook.graphical.field import FitReport, MarkovRandomField
+from dpbook.graphical.junction import LARGEST_TABLE, JunctionTree
+from dpbook.graphical.problem import Inferred, Problem
+from dpbook.graphical.releases import MODEL, clique_tables
+from dpbook.release import Release
+
+__all__ = ["fit", "fit_nonprivate", "noise_aware_ridge", "problem_of", "project_to_simplex"]
+
+Array = NDArray[np.float64]
+
+METHODS = ("cgm", "naive", "penalised")
+
+_FLOOR = 1e-300  # keeps logarithms of empty cells finite where no ridge does
+_MOVE = 0.25  # how far EM may move a log-potential in all, by default
+_MOST_STEPS = 50
+
+
+def fit(
+    release: Release,
+    *,
+    method: str = "cgm",
+    ridge: float | None = None,
+    project: bool = True,
+    steps: int | None = None,
+    prior_sd: float = 1.0,
+    inference: str = "auto",
+    tolerance: float = 1e-6,
+    iterations: int = 2000,
+    limit: int = LARGEST_TABLE,
+) -> MarkovRandomField:
+    """Learn a Markov random field from released clique tables.
+
+    Post-processing: it reads the release alone and costs no privacy. It never fails because of what the noise did.
+
+    Parameters
+    ----------
+    release : Release
+        From :func:`dpbook.graphical.release`.
+    method : {"cgm", "naive", "penalised"}
+        ``"naive"`` takes the noisy tables for true ones: each is projected on the simplex, then the likelihood is
+        maximised with a ridge. ``"cgm"`` treats the true tables as unknown and alternates (EM) between the most
+        plausible ones and the potentials that fit them, starting from a regularised naive fit. ``"penalised"``
+        maximises the likelihood of the noisy cells, each a normal count plus Laplace noise, with a normal prior on
+        the potentials; its answer does not depend on when one stops.
+    ridge : float, optional
+        Subtract ``ridge`` times the sum of squared log-potentials from the log likelihood. For ``"naive"`` 1e-4 by
+        default, the source's "arbitrarily small" one. For ``"cgm"`` it regularises the start, and is by default
+        1 + 2 b² cells / n: what a prior of variance one half asks for once the noise variance 2b² is counted in.
+    project : bool, default True
+        Whether ``"naive"`` projects the tables on the simplex first; False shows what goes wrong otherwise.
+    steps : int, optional
+        How many steps ``"cgm"`` makes. A step moves a log-potential by at most 1/b, b being the noise scale; by
+        default all steps together may move it by 1/4: max(1, b/4) steps, at most 50. Run on, EM forgets its start
+        and ends at the L1 projection of the noisy tables on the marginals, which overfits.
+    prior_sd : float, default 1.0
+        The standard deviation of the log-potentials in the prior of ``"penalised"``.
+    inference : {"auto", "exact", "loopy"}
+        As in :class:`MarkovRandomField`; ``"penalised"`` needs exact inference.
+    tolerance : float, default 1e-6
+        The largest difference, in probability, at which an optimiser stops.
+    iterations : int, default 2000
+        The most iterations of an optimiser.
+    limit : int, default 2**22
+        The most entries that a table of the junction tree may have.
+
+    Returns
+    -------
+    MarkovRandomField
+        With a :class:`FitReport` as ``.report``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import graphical
+    >>> noisy = graphical.release(np.array([[300, 100], [100, 500]]), {"a": 2, "b": 2}, [("a", "b")], epsilon=1.0,
+    ...                           rng=np.random.default_rng(0))
+    >>> graphical.fit(noisy).marginal(("a", "b")).round(2)
+    array([[0.3 , 0.1 ],
+           [0.1 , 0.49]])
+
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+    """
+    if not isinstance(release, Release):
+        raise TypeError(f"release must be a Release of clique tables, got {type(release).__name__}")
+    release.require(model=MODEL, mechanisms=("laplace",))
+    one_of("method", method, METHODS)
+    tolerance, iterations = positive("tolerance", tolerance), integer("iterations", iterations, least=1)
+    prior_sd = positive("prior_sd", prior_sd)
+    if ridge is not None:
+        ridge = positive("ridge", ridge)
+    if steps is not None:
+        steps = integer("steps", steps, least=0)
+    if not isinstance(project, (bool, np.bool_)):
+        raise TypeError(f"project must be True or False, got {project!r}")
+    problem = problem_of(release, inference=inference, limit=limit)
+    if method == "naive":
+        return _fit_naive(problem, 1e-4 if ridge is None else ridge, bool(project), tolerance, iterations)
+    if method == "cgm":
+        return _fit_cgm(problem, ridge, steps, tolerance, iterations)
+    if not isinstance(problem.engine, JunctionTree):
+        raise ValueError("method 'penalised' needs exact inference; use method='cgm' where the graph is too entangled")
+    return _fit_penalised(problem, prior_sd, tolerance, iterations)
+
+
+def problem_of(release: Release, *, inference: str = "auto", limit: int = LARGEST_TABLE) -> Problem:
+    """Return the tables of a release as the problem of fitting a field to them.
+
+    Where a table's total depends on the data (null records), it is estimated by its noisy cells' sum, and the table
+    and its noise are scaled up to n records.
+
+    Parameters
+    ----------
+    release : Release
+        From :func:`dpbook.graphical.release`.
+    inference, limit
+        As in :func:`fit`.
+
+    Returns
+    -------
+    Problem
+        Tables, noise scales, and what runs inference on them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import graphical
+    >>> from dpbook.graphical.learning import problem_of
+    >>> noisy = graphical.release(np.array([30, 10]), {"a": 2}, [("a",)], epsilon=1.0, rng=np.random.default_rng(0))
+    >>> problem_of(noisy).counts.round(1)
+    array([30.6,  8.8])
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+    domain = Domain.of_settings(release.settings["domain"])
+    groups = checked_groups([list(group) for group in release.settings["cliques"]], domain)
+    tables = [np.asarray(table, dtype=float) for table in release.values.values()]
+    scales = [release.scale[name] for name in release.values]
+    if not release.settings["totals known"]:
+        factors = [release.n / float(np.clip(table.sum(), 0.01 * release.n, release.n)) for table in tables]
+        tables = [table * factor for table, factor in zip(tables, factors, strict=True)]
+        scales = [scale * factor for scale, factor in zip(scales, factors, strict=True)]
+    return Problem.of(domain, groups, tables, scales, release.n, inference=inference, limit=limit)
+
+
+def fit_nonprivate(
+    records: Any,
+    domain: Domain | Mapping[str, Any],
+    cliques: Sequence[Any],
+    *,
+    ridge: float = 1e-4,
+    counts: str | None = None,
+    person: str | None = None,
+    null: Any = None,
+    inference: str = "auto",
+    tolerance: float = 1e-8,
+    iterations: int = 5000,
+    limit: int = LARGEST_TABLE,
+) -> MarkovRandomField:
+    """Learn a Markov random field from the records themselves, by maximum likelihood; not private.
+
+    Parameters
+    ----------
+    records, domain, cliques, counts, person, null
+        As in :func:`dpbook.graphical.release`.
+    ridge : float, default 1e-4
+        As in :func:`fit`; it keeps potentials of empty cells finite. 0 asks for the likelihood's own maximum, which
+        has a closed form where the cliques are those of a junction tree.
+    inference, tolerance, iterations, limit
+        As in :func:`fit`.
+
+    Returns
+    -------
+    MarkovRandomField
+        Whose marginals on the cliques are those of the data, up to the ridge.
+
+    Examples
+    --------
+    >>> from dpbook import graphical
+    >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": 2, "b": 2}, [("a", "b")], ridge=0)
+    >>> model.marginal(("a", "b"))
+    array([[0.3, 0.1],
+           [0.1, 0.5]])
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+    known = Domain.of(domain)
+    groups = checked_groups(cliques, known)
+    ridge, tolerance = at_least("ridge", ridge, 0), positive("tolerance", tolerance)
+    iterations = integer("iterations", iterations, least=1)
+    exact = clique_tables(records, known, cliques, counts=counts, person=person, null=null)
+    tables: list[Array] = [np.asarray(table * exact.unit, dtype=np.float64) for table in exact.tables]
+    if null is not None:  # a record that is null throughout tells nothing: each table is taken for its own total
+        tables = [exact.n * table / max(float(table.sum()), 1e-9) for table in tables]
+    problem = Problem.of(known, groups, tables, [0.0] * len(groups), exact.n, inference=inference, limit=limit)
+    shares = problem.counts / problem.n
+    closed = _closed_form(problem, shares) if ridge == 0 else None
+    if closed is not None:
+        value = problem.n * (float(problem.copies * shares @ closed) - problem.infer(closed).log_partition)
+        report = FitReport("non-private", 0, True, "closed form: the cliques are those of a junction tree", value)
+        return problem.field(closed, report)
+    best = _maximum_likelihood(problem, shares, ridge, tolerance=tolerance, iterations=iterations)
+    return problem.field(best.theta, _report("non-private", problem, best, tolerance, {"ridge": ridge}))
+
+
+def _report(method: str, problem: Problem, best: _Optimum, tolerance: float, settings: dict[str, Any]) -> FitReport:
+    return FitReport(
+        method,
+        best.iterations,
+        best.converged,
+        f"largest slope {best.slope:.1e}, in probability; tolerance {tolerance:.0e}",
+        -problem.n * best.value,
+        evaluations=best.evaluations,
+        settings=settings,
+    )
+
+
+def _fit_naive(problem: Problem, ridge: float, project: bool, tolerance: float, iterations: int) -> MarkovRandomField:
+    shares = _projected(problem) if project else problem.counts / problem.n
+    best = _maximum_likelihood(problem, shares, ridge, tolerance=tolerance, iterations=iterations)
+    return problem.field(best.theta, _report("naive", problem, best, tolerance, {"ridge": ridge, "project": project}))
+
+
+def noise_aware_ridge(problem: Problem) -> float:
+    """Return the ridge that a prior of variance 1/2 on log-potentials asks for, given noisy counts.
+
+    A cell's count of about n / cells tells n / cells about its log-potential; with noise of variance 2b² it tells
+    less by the factor 1 + 2b² cells / n. A likelihood that ignores the noise needs its prior stronger by that factor.
+
+    Parameters
+    ----------
+    problem : Problem
+        Tables and noise scales.
+
+    Returns
+    -------
+    float
+        1 + 2 b² cells / n, averaged over cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import graphical
+    >>> from dpbook.graphical.learning import noise_aware_ridge, problem_of
+    >>> noisy = graphical.release(np.array([30, 10]), {"a": 2}, [("a",)], epsilon=1.0, rng=np.random.default_rng(0))
+    >>> noise_aware_ridge(problem_of(noisy))
+    1.4
+
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+    """
+    cells = np.concatenate([np.full(table.size, table.size) for table in problem.split(problem.counts)])
+    return 1.0 + float(np.mean(2 * problem.scales**2 * cells)) / problem.n
+
+
+def _fit_cgm(
+    problem: Problem, ridge: float | None, steps: int | None, tolerance: float, iterations: int
+) -> MarkovRandomField:
+    """EM: the M-step is free, for the tables that an E-step infers are those of the field at θ + λ."""
+    ridge = noise_aware_ridge(problem) if ridge is None else ridge
+    best = _maximum_likelihood(problem, _projected(problem), ridge, tolerance=tolerance, iterations=iterations)
+    scale = float(np.median(problem.scales))
+    if steps is None:
+        steps = int(np.clip(round(_MOVE * scale), 1, _MOST_STEPS))
+    theta, multipliers, gap, evaluations = best.theta, None, 0.0, best.evaluations
+    history = []
+    # A gap of a thousandth of a nat for each cell is far below what the noise can tell.
+    enough = 1e-3 * problem.counts.size
+    for _ in range(steps):
+        found = expectation(problem, theta, start=multipliers, tolerance=enough)
+        theta, multipliers = theta + found.multipliers / problem.copies, found.multipliers
+        gap, evaluations = max(gap, found.gap), evaluations + found.evaluations
+        history.append(-float((np.abs(problem.counts - problem.n * found.means) / problem.scales).sum()))
+    report = FitReport(
+        "cgm",
+        steps,
+        best.converged and gap <= enough,
+        f"{steps} steps of EM from a naive fit with ridge {ridge:.3g}; each moves log-potentials by at most "
+        f"{1 / scale:.3g}; each E-step solved to a duality gap of {gap:.1e} nats",
+        history[-1] if history else -np.inf,
+        tuple(history),
+        gap,
+        evaluations,
+        {"ridge": ridge, "steps": steps},
+    )
+    return problem.field(theta, report)
+
+
+def _fit_penalised(problem: Problem, prior_sd: float, tolerance: float, iterations: int) -> MarkovRandomField:
+    """Maximise the sum of log densities of the cells less half the squared potentials over the prior's variance."""
+    n, precision = problem.n, 1 / (prior_sd**2 * problem.n)
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        found = problem.infer(theta)
+        density, slope = _cell_likelihood(problem, found)
+        pull = problem.copies * problem.tangent(found, -slope / (n * problem.copies))
+        return -density / n + 0.5 * precision * float(theta @ theta), pull + precision * theta
+
+    begin = _maximum_likelihood(
+        problem, _projected(problem), noise_aware_ridge(problem), tolerance=1e-4, iterations=iterations
+    )
+    best = _minimise(loss, begin.theta, tolerance, iterations)
+    return problem.field(best.theta, _report("penalised", problem, best, tolerance, {"prior_sd": prior_sd}))
+
+
+def _cell_likelihood(problem: Problem, found: Inferred) -> tuple[float, Array]:
+    """Return Σ log p(y | μ) and its slope in μ, each noisy cell a normal count n μ plus Laplace noise.
+
+    With f the density of the sum, φ that of the normal part and z = y − nμ, f satisfies f − b² f'' = φ, so that the
+    slope in the variance is (1 − φ/f)/2b²; the slope in the mean is −f'/f, a hyperbolic tangent over b.
+    """
+    n, b = problem.n, problem.scales
+    share = np.clip(found.means, 1e-12, 1 - 1e-12)
+    variance = n * share * (1 - share)
+    sd, z = np.sqrt(variance), problem.counts - n * share
+    lead = variance / (2 * b**2)
+    near = lead - z / b + special.log_ndtr(z / sd - sd / b)
+    far = lead + z / b + special.log_ndtr(-z / sd - sd / b)
+    log_density = np.logaddexp(near, far) - np.log(2 * b)
+    in_mean = np.tanh((near - far) / 2) / b
+    log_normal = -0.5 * z**2 / variance - 0.5 * np.log(2 * np.pi * variance)
+    in_variance = 0.5 * (1 - np.exp(np.minimum(log_normal - log_density, 50))) / b**2
+    return float(log_density.sum()), n * in_mean + n * (1 - 2 * share) * in_variance
+
+
+def _closed_form(problem: Problem, shares: Array) -> Array | None:
+    """Return the maximum of the likelihood where it has a closed form, else None: p(x) = ∏ p(x_C) / ∏ p(x_S)."""
+    tree = problem.engine
+    if not isinstance(tree, JunctionTree) or any(len(group) > 1 for group in problem.groups):
+        return None
+    tables = problem.split(shares)
+    homes: dict[frozenset[int], int] = {frozenset(clique): i for i, clique in enumerate(tree.cliques)}
+    if any(frozenset(node.variables) not in homes for node in tree.nodes):
+        return None
+    potentials = [np.zeros(shape) for shape in problem.shapes]
+    for node in tree.nodes:
+        position = homes[frozenset(node.variables)]
+        table, clique = tables[position], tree.cliques[position]
+        own = tuple(axis for axis, v in enumerate(clique) if v not in node.variables[: node.shared])
+        above = table.sum(axis=own, keepdims=True) if node.shared else np.ones(())
+        potentials[position] = np.log(np.maximum(table, _FLOOR)) - np.log(np.maximum(above, _FLOOR))
+    return np.concatenate([table.ravel() for table in potentials])
+
+
+def project_to_simplex(table: Array) -> Array:
+    """Return the nearest table of non-negative entries that sum to 1.
+
+    Parameters
+    ----------
+    table : ndarray
+        Any finite numbers, such as noisy counts over n.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape: each entry less one common threshold, cut off at 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import project_to_simplex
+    >>> project_to_simplex(np.array([0.75, 0.5, -0.25]))
+    array([0.625, 0.375, 0.   ])
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+    falling = np.sort(table, axis=None)[::-1]
+    thresholds = (np.cumsum(falling) - 1) / np.arange(1, falling.size + 1)
+    return np.asarray(np.maximum(table - thresholds[np.nonzero(falling > thresholds)[0][-1]], 0.0))
+
+
+class _Optimum(NamedTuple):
+    theta: Array
+    value: float
+    slope: float
+    iterations: int
+    evaluations: int
+    converged: bool
+
+
+def _minimise(objective: Any, start: Array, tolerance: float, iterations: int) -> _Optimum:
+    """Minimise a smooth function by L-BFGS until its largest slope, in probabilities, is below the tolerance."""
+    found = optimize.minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": iterations, "maxfun": 2 * iterations, "gtol": tolerance, "ftol": 0.0, "maxcor": 20},
+    )
+    slope = float(np.abs(found.jac).max())
+    return _Optimum(found.x, float(found.fun), slope, int(found.nit), int(found.nfev), slope <= tolerance)
+
+
+def _maximum_likelihood(
+    problem: Problem, shares: Array, ridge: float, *, tolerance: float, iterations: int, start: Array | None = None
+) -> _Optimum:
+    """Maximise θᵀ(n · shares) − N A(θ) − ridge ‖θ‖², per record; shares are tables that sum to 1 or nearly so."""
+    weights, penalty = problem.copies * shares, ridge / problem.n
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        found = problem.infer(theta)
+        value = found.log_partition - float(weights @ theta) + penalty * float(theta @ theta)
+        return value, problem.copies * found.means - weights + 2 * penalty * theta
+
+    if start is None:
+        start = problem.start(_smoothed(problem, shares, ridge))
+    return _minimise(loss, start, tolerance, iterations)
+
+
+def _smoothed(problem: Problem, shares: Array, ridge: float) -> Array:
+    """Return shares pulled towards uniform tables, by about as much as a ridge pulls; all positive."""
+    parts = []
+    for table in problem.split(shares):
+        weight = min(0.5, (1 + ridge) * table.size / (problem.n + table.size))
+        positive_part = project_to_simplex(table)
+        parts.append(((1 - weight) * positive_part + weight / table.size).ravel())
+    return np.concatenate(parts)
+
+
+def _projected(problem: Problem) -> Array:
+    return np.concatenate([project_to_simplex(t / problem.n).ravel() for t in problem.split(problem.counts)])

@@ -1,0 +1,249 @@
+"""Tables and potentials as one vector, and inference on it: what every way of fitting a field shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook.graphical.domain import Domain, Groups
+from dpbook.graphical.field import FitReport, MarkovRandomField, make_engine
+from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree
+from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
+
+__all__ = ["Problem"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Tables of counts to fit a field to, laid end to end.
+
+    A table shared by M tied cliques holds the mean of their marginals, times n; its potentials count M times in a
+    record's log probability. Everything below works for one table a clique (M = 1) and for tied ones alike.
+
+    Attributes
+    ----------
+    domain : Domain
+        The variables.
+    groups : tuple
+        The cliques, tied ones together.
+    counts : ndarray
+        The tables, laid end to end, on the scale of ``n`` records.
+    scales : ndarray
+        The scale of the Laplace noise on each cell; 0 for exact tables.
+    n : int
+        The number of records.
+    engine : JunctionTree or LoopyGraph
+        What runs inference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical.domain import Domain
+    >>> from dpbook.graphical.problem import Problem
+    >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([3.0, 1.0])], [0.0], 4)
+    >>> problem.infer(np.zeros(2)).means
+    array([0.5, 0.5])
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+
+    domain: Domain
+    groups: Groups
+    counts: Array
+    scales: Array
+    n: int
+    engine: JunctionTree | LoopyGraph
+
+    @classmethod
+    def of(
+        cls,
+        domain: Domain,
+        groups: Groups,
+        tables: Sequence[Array],
+        scales: Sequence[float],
+        n: int,
+        *,
+        inference: str = "auto",
+        limit: int = LARGEST_TABLE,
+    ) -> Problem:
+        """Return the problem of fitting a field to these tables.
+
+        Parameters
+        ----------
+        domain, groups, n
+            As in the class.
+        tables : sequence of ndarray
+            One a group.
+        scales : sequence of float
+            The noise scale of each table.
+        inference, limit
+            As in :class:`MarkovRandomField`.
+
+        Returns
+        -------
+        Problem
+            Ready for inference.
+        """
+        sizes = [table.size for table in tables]
+        return cls(
+            domain,
+            groups,
+            np.concatenate([np.ravel(table) for table in tables]).astype(float),
+            np.repeat(np.asarray(scales, dtype=float), sizes),
+            n,
+            make_engine(domain, groups, inference, limit),
+        )
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each table."""
+        return [self.domain.shape(group[0]) for group in self.groups]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        sizes = [self.domain.size(group[0]) for group in self.groups]
+        return [0, *np.cumsum(sizes).tolist()]
+
+    @cached_property
+    def copies(self) -> Array:
+        """How many cliques share each cell's table."""
+        sizes = [self.domain.size(group[0]) for group in self.groups]
+        return np.repeat([float(len(group)) for group in self.groups], sizes)
+
+    def split(self, vector: Array) -> list[Array]:
+        """Return a vector as tables.
+
+        Parameters
+        ----------
+        vector : ndarray
+            One number a cell.
+
+        Returns
+        -------
+        list of ndarray
+            One table a group.
+        """
+        ends = self._ends
+        return [vector[a:b].reshape(s) for a, b, s in zip(ends, ends[1:], self.shapes, strict=False)]
+
+    def _members(self, vector: Array) -> list[Array]:
+        tables = self.split(vector)
+        return [table[None] for table, group in zip(tables, self.groups, strict=True) for _ in group]
+
+    def _mean(self, marginals: Sequence[Array]) -> Array:
+        """Return the marginals of tied cliques, averaged, laid end to end."""
+        if len(marginals) == len(self.groups):
+            return np.concatenate([table.ravel() for table in marginals])
+        parts, start = [], 0
+        for group in self.groups:
+            members = [marginals[start + i].ravel() for i in range(len(group))]
+            parts.append(np.mean(members, axis=0))
+            start += len(group)
+        return np.concatenate(parts)
+
+    def infer(self, theta: Array) -> Inferred:
+        """Run inference at some potentials.
+
+        Parameters
+        ----------
+        theta : ndarray
+            Log-potentials, laid end to end.
+
+        Returns
+        -------
+        Inferred
+            The log partition function and the mean tables, on the scale of probabilities.
+        """
+        members = self._members(theta)
+        if isinstance(self.engine, LoopyGraph):
+            found: Beliefs | LoopyBeliefs = self.engine.infer(members, warm=True)
+        else:
+            found = self.engine.infer(members)
+        return Inferred(float(found.log_partition[0]), self._mean(found.marginals), found)
+
+    def tangent(self, inferred: Inferred, direction: Array) -> Array:
+        """Return the derivative of the mean tables as the potentials move; exact inference only.
+
+        Parameters
+        ----------
+        inferred : Inferred
+            Where the derivative is taken.
+        direction : ndarray
+            The direction of the potentials.
+
+        Returns
+        -------
+        ndarray
+            The derivative of each cell's mean.
+        """
+        assert isinstance(self.engine, JunctionTree)
+        assert isinstance(inferred.beliefs, Beliefs)
+        return self._mean(self.engine.tangent(inferred.beliefs, self._members(direction)))
+
+    def field(self, theta: Array, report: FitReport | None) -> MarkovRandomField:
+        """Return the field with these potentials.
+
+        Parameters
+        ----------
+        theta : ndarray
+            Log-potentials, laid end to end.
+        report : FitReport or None
+            How they were found.
+
+        Returns
+        -------
+        MarkovRandomField
+            With this problem's engine.
+        """
+        made = object.__new__(MarkovRandomField)
+        made.domain, made.groups, made.limit = self.domain, self.groups, LARGEST_TABLE
+        made.engine = (
+            self.engine if isinstance(self.engine, JunctionTree) else LoopyGraph(self.engine.sizes, self.engine.cliques)
+        )
+        made.inference = "exact" if isinstance(self.engine, JunctionTree) else "loopy"
+        return made.with_potentials(self.split(theta), report)
+
+    def start(self, probabilities: Array) -> Array:
+        """Return potentials whose field has about these tables as marginals; exactly, on trees of consistent tables.
+
+        A clique gets the log of its table, less a share of the logs of its variables' own marginals, so that each
+        variable is counted once over all cliques that hold it.
+
+        Parameters
+        ----------
+        probabilities : ndarray
+            Positive tables that sum to 1 each, laid end to end.
+
+        Returns
+        -------
+        ndarray
+            Log-potentials.
+        """
+        degree: dict[str, int] = {}
+        for member in (member for group in self.groups for member in group):
+            for name in member:
+                degree[name] = degree.get(name, 0) + 1
+        parts = []
+        for group, table in zip(self.groups, self.split(probabilities), strict=True):
+            theta = np.log(table)
+            for axis in range(table.ndim):
+                others = tuple(a for a in range(table.ndim) if a != axis)
+                extra = float(np.mean([1 - 1 / degree[member[axis]] for member in group]))
+                theta = theta - extra * np.log(table.sum(axis=others, keepdims=True))
+            parts.append((theta - theta.mean()).ravel())
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What inference found at some potentials: the log partition function, mean tables, and all else."""
+
+    log_partition: float
+    means: Array
+    beliefs: Beliefs | LoopyBeliefs

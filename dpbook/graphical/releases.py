@@ -1,0 +1,414 @@
+"""The curator's side of chapter 5: noisy clique tables, and a preview of how noisy they would be.
+
+Every release is private for replace-one neighbours, n public. In each table a replaced record leaves one cell and
+enters another, so that |C| tables have sensitivity 2|C| together. A record of several segments gives each of its
+segments the weight 1/K, so that it weighs at most 1 in a table, as any other record does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpbook import noise
+from dpbook._validation import finite_array, integer, positive, seeded_generator
+from dpbook.budget import PrivacyBudget, charge
+from dpbook.graphical.domain import Domain, Groups, checked_groups, group_name
+from dpbook.records import ExactSum
+from dpbook.release import Release
+from dpbook.sensitivity import histogram
+
+__all__ = ["MODEL", "CliqueTables", "Preview", "clique_tables", "preview", "release"]
+
+MODEL = "clique tables"
+
+_WEIGHT = 2**32  # a record's weight in whole units: 1/K is rounded down, so that K of them never exceed it
+_MOST_RECORDS = 2**30 - 1  # times _WEIGHT stays below 2**63
+
+
+class CliqueTables(NamedTuple):
+    """Exact tables of all cliques, in whole units; not private.
+
+    Attributes
+    ----------
+    tables : list of ndarray of int64
+        One table a clique (a group of tied cliques).
+    unit : float
+        What one unit of the tables is worth: 1 for counts, 2**-32 for weights.
+    n : int
+        The number of records: of rows or, where a column names the person, of persons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import clique_tables
+    >>> clique_tables(np.array([[3, 0], [1, 2]]), {"a": 2, "b": 2}, [("a",)]).tables[0]
+    array([3, 3])
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+
+    tables: list[NDArray[np.int64]]
+    unit: float
+    n: int
+
+
+def release(
+    records: Any,
+    domain: Domain | Mapping[str, Any],
+    cliques: Sequence[Any],
+    *,
+    epsilon: float,
+    counts: str | None = None,
+    person: str | None = None,
+    null: Any = None,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+) -> Release:
+    """Release the contingency tables of all cliques with Laplace noise.
+
+    epsilon-DP for replace-one neighbours, n public; the unit is one row or, with ``person``, all rows of one person.
+    Each table has sensitivity 2, the release 2 for each table, so the noise on every cell has scale 2 ``len(cliques)``
+    / epsilon. A state outside the domain raises an error, which is not private: only the curator may see it.
+
+    Parameters
+    ----------
+    records : DataFrame, iterator of DataFrames, Dask DataFrame, or array
+        Rows of codes or labels, one column a variable; or the table of counts of all variables together, an array
+        with one axis for each variable of the domain.
+    domain : Domain or mapping of str to int or sequence
+        Each variable's number of states, or its states' labels; public.
+    cliques : list of tuple of str
+        The tables to release. A list of tuples in place of one ties them: they share one table, to which a record
+        gives 1/K for each of its K cliques in the list.
+    epsilon : float
+        The privacy loss of all tables together.
+    counts : str, optional
+        The column that says how many records each row stands for.
+    person : str, optional
+        The column that says whose row it is, where a person's record has several rows (segments); each gives 1/K, K
+        the number of the person's rows and tied cliques that count. n is then the number of persons.
+    null : optional
+        The state that means "not seen". A clique whose variables are all in this state is not counted, and 1/K
+        refers to those that are. A record that is null throughout contributes nothing: a table's total then depends
+        on the data, and is known only through the noisy cells.
+    rng : numpy.random.Generator, optional
+        Seeded teaching noise; None, the default, makes a real release, with discrete noise on whole counts.
+    budget : PrivacyBudget, optional
+        Charged before the noise is drawn.
+
+    Returns
+    -------
+    Release
+        With one noisy table a clique in ``.values``, named by its variables (``"age,work"``).
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from dpbook import graphical
+    >>> people = pd.DataFrame({"age": [0, 1, 2, 2], "work": ["no", "yes", "yes", "no"]})
+    >>> noisy = graphical.release(people, {"age": 3, "work": ["no", "yes"]}, [("age", "work")], epsilon=1.0,
+    ...                           rng=np.random.default_rng(0))
+    >>> noisy["age,work"].shape, noisy.scale["age,work"]
+    ((3, 2), 2.0)
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+    known = Domain.of(domain)
+    groups = checked_groups(cliques, known)
+    epsilon = positive("epsilon", epsilon)
+    rng = seeded_generator(rng)
+    exact = clique_tables(records, known, cliques, counts=counts, person=person, null=null)
+    sensitivity = histogram(tables=len(groups))
+    charge(budget, epsilon, 0.0, label=f"{len(groups)} clique table{'s' * (len(groups) > 1)}")
+    flat = np.concatenate([table.ravel() for table in exact.tables])
+    noisy, scale = noise.add_laplace_to_sum(ExactSum(flat, exact.unit, exact.n), sensitivity, epsilon, rng)
+    names = [group_name(group) for group in groups]
+    ends = np.cumsum([table.size for table in exact.tables])[:-1]
+    parts = np.split(noisy, ends)
+    return Release(
+        values={k: part.reshape(t.shape) for k, part, t in zip(names, parts, exact.tables, strict=True)},
+        model=MODEL,
+        mechanism="laplace",
+        scale=dict.fromkeys(names, scale),
+        sensitivity=dict.fromkeys(names, sensitivity),
+        epsilon=epsilon,
+        n=exact.n,
+        settings={"domain": known.settings, "cliques": groups, "totals known": null is None},
+        float_safe=rng is None,
+    )
+
+
+def clique_tables(
+    records: Any,
+    domain: Domain | Mapping[str, Any],
+    cliques: Sequence[Any],
+    *,
+    counts: str | None = None,
+    person: str | None = None,
+    null: Any = None,
+) -> CliqueTables:
+    """Return the exact tables that :func:`release` adds noise to; they are not private.
+
+    Parameters
+    ----------
+    records, domain, cliques, counts, person, null
+        As in :func:`release`.
+
+    Returns
+    -------
+    CliqueTables
+        Whole numbers of units, exact in any order and any chunking of the records.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dpbook.graphical import chain, clique_tables
+    >>> trips = pd.DataFrame({"first": [0, 1], "then": [1, 1], "last": [1, 0]})
+    >>> exact = clique_tables(trips, {"first": 2, "then": 2, "last": 2}, chain(list(trips), tied=True))
+    >>> exact.tables[1] * exact.unit
+    array([[0. , 0.5],
+           [0.5, 1. ]])
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+    known = Domain.of(domain)
+    groups = checked_groups(cliques, known)
+    _check_columns(known, counts, person)
+    codes_of_null = _null_codes(known, null)
+    weighted = person is not None or null is not None or any(len(group) > 1 for group in groups)
+    if isinstance(records, (np.ndarray, list, tuple)):
+        if person is not None:
+            raise ValueError("person names a column, but records is a table of counts, which has none")
+        chunks: Iterator[_Chunk] = iter([_from_counts(records, known)])
+    else:
+        chunks = _chunks(records, known, groups, counts, person)
+    tables = [np.zeros(known.shape(group[0]), dtype=np.int64) for group in groups]
+    n = 0
+    for codes, times, persons in chunks:
+        n += int(times.sum()) if persons is None else int(persons.max(initial=-1)) + 1
+        if n > _MOST_RECORDS:
+            raise ValueError(f"records must number at most {_MOST_RECORDS}: 64-bit totals could overflow beyond")
+        for table, group in zip(tables, groups, strict=True):
+            table += _table(codes, times, persons, group, known, codes_of_null, weighted)
+    if n == 0:
+        raise ValueError("records must hold at least one record, got none")
+    return CliqueTables(tables, 1.0 / _WEIGHT if weighted else 1.0, n)
+
+
+class _Chunk(NamedTuple):
+    codes: NDArray[np.int64]  # (rows, variables)
+    times: NDArray[np.int64]  # how many records each row stands for
+    persons: NDArray[np.int64] | None  # whose row it is, numbered from 0
+
+
+def _check_columns(domain: Domain, counts: str | None, person: str | None) -> None:
+    for name, column in (("counts", counts), ("person", person)):
+        if column is not None and not isinstance(column, str):
+            raise TypeError(f"{name} must name a column, got {column!r}")
+        if column in domain.names:
+            raise ValueError(f"{name} must not be a variable of the domain, got {column!r}")
+    if counts is not None and person is not None:
+        raise ValueError("counts and person cannot both be given: a row that stands for many has no one person")
+
+
+def _null_codes(domain: Domain, null: Any) -> dict[str, int]:
+    """Return each variable's code of the state that means "not seen"; variables without that state have none."""
+    if null is None:
+        return {}
+    found = {}
+    for name, size, labels in zip(domain.names, domain.sizes, domain.labels, strict=True):
+        if labels is not None and null in labels:
+            found[name] = labels.index(null)
+        elif labels is None and isinstance(null, (int, np.integer)) and 0 <= null < size:
+            found[name] = int(null)
+    if not found:
+        raise ValueError(f"null must be a state of at least one variable, got {null!r}")
+    return found
+
+
+def _from_counts(records: Any, domain: Domain) -> _Chunk:
+    """Return a table of counts as one row a cell."""
+    table = finite_array("records", records)
+    if table.shape != domain.sizes:
+        raise ValueError(
+            f"records must, as an array, be the table of counts of all variables, of shape {domain.sizes}, got "
+            f"{table.shape}; for rows of codes pass a DataFrame"
+        )
+    if (table < 0).any():
+        raise ValueError("records must hold counts of 0 or more: a count is negative")
+    if (table != np.rint(table)).any():
+        raise ValueError("records must hold whole counts")
+    held = np.nonzero(table)
+    return _Chunk(np.stack(held, axis=1).astype(np.int64), table[held].astype(np.int64), None)
+
+
+def _chunks(records: Any, domain: Domain, groups: Groups, counts: str | None, person: str | None) -> Iterator[_Chunk]:
+    if person is not None and not isinstance(records, pd.DataFrame):
+        raise TypeError("records must be one DataFrame where person is given: a person's rows must not be split")
+    used = {name for group in groups for member in group for name in member}
+    for frame in _frames(records):
+        missing = [name for name in [*used, *filter(None, (counts, person))] if name not in frame.columns]
+        if missing:
+            raise ValueError(f"records must have the columns {sorted(missing)}, it has {list(frame.columns)}")
+        codes = np.zeros((len(frame), len(domain.names)), dtype=np.int64)
+        for name in used:
+            codes[:, domain.names.index(name)] = domain.codes(name, frame[name].to_numpy())
+        times = np.ones(len(frame), dtype=np.int64) if counts is None else _whole_counts(frame[counts])
+        persons = None
+        if person is not None:
+            persons = np.asarray(pd.factorize(frame[person], use_na_sentinel=False)[0], dtype=np.int64)
+        yield _Chunk(codes, times, persons)
+
+
+def _frames(records: Any) -> Iterator[pd.DataFrame]:
+    if isinstance(records, pd.DataFrame):
+        yield records
+    elif hasattr(records, "__dask_graph__") and hasattr(type(records), "to_delayed"):
+        for partition in records.to_delayed():
+            yield partition.compute()
+    elif type(records).__module__.split(".")[0] == "pyarrow" and hasattr(records, "to_pandas"):
+        yield records.to_pandas()
+    elif isinstance(records, Iterator):
+        for each in records:
+            yield from _frames(each)
+    else:
+        raise TypeError(
+            "records must be a DataFrame, an iterator of them, a Dask DataFrame, or an array of counts, got "
+            f"{type(records).__name__}"
+        )
+
+
+def _whole_counts(column: pd.Series[Any]) -> NDArray[np.int64]:
+    values = finite_array("records[counts]", column.to_numpy())
+    if (values < 0).any():
+        raise ValueError("records must hold counts of 0 or more: a count is negative")
+    if (values != np.rint(values)).any():
+        raise ValueError("records must hold whole counts")
+    return values.astype(np.int64)
+
+
+def _table(
+    codes: NDArray[np.int64],
+    times: NDArray[np.int64],
+    persons: NDArray[np.int64] | None,
+    group: tuple[tuple[str, ...], ...],
+    domain: Domain,
+    null: dict[str, int],
+    weighted: bool,
+) -> NDArray[np.int64]:
+    """Return one table's total: each record's cells, weighted 1/K in whole units rounded down, exactly."""
+    shape = domain.shape(group[0])
+    cells = np.stack(
+        [np.ravel_multi_index(tuple(codes[:, domain.indices(member)].T), shape) for member in group], axis=1
+    )
+    seen = np.ones(cells.shape, dtype=bool)
+    for position, member in enumerate(group):
+        if all(name in null for name in member):
+            columns = [codes[:, domain.names.index(name)] == null[name] for name in member]
+            seen[:, position] = ~np.logical_and.reduce(columns)
+    size = math.prod(shape)
+    if not weighted:
+        return _count(cells[:, 0], times, size).reshape(shape)
+    parts: NDArray[np.int64] = seen.sum(axis=1)
+    if persons is not None:
+        parts = np.bincount(persons, weights=parts).astype(np.int64)[persons]
+    total = np.zeros(size, dtype=np.int64)
+    for k in np.unique(parts[parts > 0]):  # one exact count for each K: K weights of floor(2**32 / K) stay within 1
+        rows, columns = np.nonzero(seen & (parts == k)[:, None])
+        total += _count(cells[rows, columns], times[rows], size) * (_WEIGHT // int(k))
+    return total.reshape(shape)
+
+
+def _count(cells: NDArray[np.int64], times: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Return how many records fall in each cell; sums of whole numbers below 2**53 are exact."""
+    return np.bincount(cells, weights=times, minlength=size).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a release of clique tables would be worth, from public numbers alone.
+
+    Attributes
+    ----------
+    sensitivity : float
+        Of all tables together: 2 for each.
+    noise_scale, noise_sd : float
+        The Laplace scale and standard deviation of the noise on every cell's count.
+    cells : int
+        How many noisy numbers would be released.
+    sampling_sd : float
+        The sampling error of the count in a cell of average size, of the largest table.
+    relative_error : float
+        The noise's sd over the average count of a cell of the largest table: above 1, most cells are noise.
+    break_even_n : float
+        The n at which, in that table, noise and sampling contribute alike; beyond it privacy is the smaller worry.
+
+    Examples
+    --------
+    >>> from dpbook import graphical
+    >>> look = graphical.preview({"a": 10, "b": 10}, [("a", "b")], n=1000, epsilon=1.0)
+    >>> look.noise_scale, look.cells
+    (2.0, 100)
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    """
+
+    sensitivity: float
+    noise_scale: float
+    noise_sd: float
+    cells: int
+    sampling_sd: float
+    relative_error: float
+    break_even_n: float
+
+
+def preview(domain: Domain | Mapping[str, Any], cliques: Sequence[Any], *, n: int, epsilon: float) -> Preview:
+    """Say, before anything is spent, how noisy the tables would be.
+
+    Parameters
+    ----------
+    domain, cliques
+        As in :func:`release`.
+    n : int
+        The public number of records.
+    epsilon : float
+        The privacy loss.
+
+    Returns
+    -------
+    Preview
+        Noise scale, number of cells, relative error and break-even n.
+
+    Examples
+    --------
+    >>> from dpbook import graphical
+    >>> look = graphical.preview(dict.fromkeys("abc", 10), [("a", "b"), ("b", "c")], n=10_000, epsilon=1.0)
+    >>> round(look.relative_error, 3), round(look.break_even_n)
+    (0.057, 3232)
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+    known = Domain.of(domain)
+    groups = checked_groups(cliques, known)
+    n, epsilon = integer("n", n, least=1), positive("epsilon", epsilon)
+    sizes = [known.size(group[0]) for group in groups]
+    share = 1 / max(sizes)
+    sensitivity = histogram(tables=len(groups))
+    scale = sensitivity / epsilon
+    sd = math.sqrt(2) * scale
+    return Preview(
+        sensitivity=sensitivity,
+        noise_scale=scale,
+        noise_sd=sd,
+        cells=sum(sizes),
+        sampling_sd=math.sqrt(n * share * (1 - share)),
+        relative_error=sd / (n * share),
+        break_even_n=sd**2 / (share * (1 - share)),
+    )
