@@ -1,0 +1,565 @@
+"""Conjugate and semi-conjugate Bayesian regressions of all partitions at once.
+
+Each class computes the posterior of one coefficient in every partition from counts, means and scatters, in batched
+linear algebra: no loop over partitions, no sampling. A likelihood can be raised to a power, for quantiles, and a prior
+shared between partitions, for probabilities. Chapter 2 explains why both are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpbook._validation import finite_array, positive
+from dpbook.partition.splitting import Moments, partition_moments
+
+__all__ = [
+    "ConjugateRegression",
+    "Flat",
+    "IndependentPrior",
+    "NormalInverseGamma",
+    "SemiConjugateRegression",
+    "Zellner",
+]
+
+FloatArray = NDArray[np.float64]
+
+# Smallest eigenvalue of a precision matrix scaled to a unit diagonal; below it a partition counts as rank-deficient.
+_SINGULAR = 1e-10
+_NODES = 65  # of the grid over log σ² of a semi-conjugate posterior
+_REACH = (-7.0, 11.0)  # ends of that grid in standard deviations: the upper tail is the longer one
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The reference prior of a regression: proportional to 1/σ², flat in the coefficients.
+
+    It is its own M-th root with respect to the measure dβ dσ²/σ², so partitions and the whole share it unchanged.
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> partition.ConjugateRegression(prior=partition.Flat()).prior
+    Flat()
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+    """
+
+
+@dataclass(frozen=True)
+class Zellner:
+    """Zellner's g-prior: coefficients normal about 0 with covariance g σ² (XᵀX)⁻¹, and 1/σ² for the variance.
+
+    Parameters
+    ----------
+    g : float, optional
+        By default the number of records in *all* partitions. A partition that used its own, smaller, number would
+        shrink every slope towards 0 by as many full-data posterior standard deviations as the partitions are many.
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> partition.Zellner(g=100.0)
+    Zellner(g=100.0)
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+    """
+
+    g: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.g is not None:
+            object.__setattr__(self, "g", positive("g", self.g))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalInverseGamma:
+    """The conjugate prior: β given σ² normal with precision matrix ``precision`` / σ², and σ² inverse-gamma.
+
+    Parameters
+    ----------
+    mean : array_like
+        Prior mean of the coefficients, the intercept first.
+    precision : array_like
+        Symmetric positive definite; in units of 1/σ².
+    shape, rate : float
+        Of the inverse-gamma law of σ².
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> partition.NormalInverseGamma([0.0, 0.0], [[0.01, 0.0], [0.0, 0.01]], shape=1.0, rate=1.0).rate
+    1.0
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+    """
+
+    mean: ArrayLike
+    precision: ArrayLike
+    shape: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        _set_normal(self, "precision")
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentPrior:
+    """The semi-conjugate prior: β normal and σ² inverse-gamma, independent of one another.
+
+    Parameters
+    ----------
+    mean : array_like
+        Prior mean of the coefficients, the intercept first.
+    covariance : array_like
+        Their prior covariance: symmetric positive definite.
+    shape, rate : float
+        Of the inverse-gamma law of σ².
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> partition.IndependentPrior([0.0], [[100.0]], shape=0.5, rate=0.5).shape
+    0.5
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+    """
+
+    mean: ArrayLike
+    covariance: ArrayLike
+    shape: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        _set_normal(self, "covariance")
+
+
+def _set_normal(prior: Any, matrix: str) -> None:
+    """Check and store the parameters of a prior."""
+    mean = finite_array("mean", prior.mean, ndim=1)
+    square = finite_array(matrix, getattr(prior, matrix), ndim=2)
+    if square.shape != (len(mean), len(mean)) or not np.allclose(square, square.T):
+        raise ValueError(f"{matrix} must be a symmetric {len(mean)} by {len(mean)} matrix, got shape {square.shape}")
+    if np.linalg.eigvalsh(square).min() <= 0:
+        raise ValueError(f"{matrix} must be positive definite")
+    object.__setattr__(prior, "mean", mean)
+    object.__setattr__(prior, matrix, square)
+    object.__setattr__(prior, "shape", positive("shape", prior.shape))
+    object.__setattr__(prior, "rate", positive("rate", prior.rate))
+
+
+class _Centred(NamedTuple):
+    """A partition's regression with every column measured from the partition's own mean, where there is an intercept.
+
+    Then γ = (β₀ + x̄ᵀβ − ȳ, β), the normal equations are block diagonal, and a large mean costs no digits. With no
+    intercept nothing is moved.
+    """
+
+    gram: FloatArray  # XᵀX, (M, p, p)
+    cross: FloatArray  # Xᵀy, (M, p)
+    square: FloatArray  # yᵀy, (M,)
+    shift: FloatArray  # of y: ȳ or 0, (M,)
+    back: FloatArray  # T⁻¹ with β = T⁻¹(γ + shift e₀), (M, p, p)
+    forth: FloatArray  # T
+
+
+def _centred(moments: Moments, intercept: bool) -> _Centred:
+    n, mean, scatter = moments
+    x, y = mean[:, :-1], mean[:, -1]
+    sxx, sxy, syy = scatter[:, :-1, :-1], scatter[:, :-1, -1], scatter[:, -1, -1]
+    m, k = x.shape
+    if not intercept:
+        gram = sxx + n[:, None, None] * x[:, :, None] * x[:, None, :]
+        identity = np.broadcast_to(np.eye(k), (m, k, k))
+        return _Centred(gram, sxy + (n * y)[:, None] * x, syy + n * y**2, np.zeros(m), identity, identity)
+    gram, cross = np.zeros((m, k + 1, k + 1)), np.zeros((m, k + 1))
+    gram[:, 0, 0], gram[:, 1:, 1:], cross[:, 1:] = n, sxx, sxy
+    forth = np.tile(np.eye(k + 1), (m, 1, 1))
+    back = forth.copy()
+    forth[:, 0, 1:], back[:, 0, 1:] = x, -x
+    return _Centred(gram, cross, syy, y, back, forth)
+
+
+def _inverse(matrices: FloatArray) -> FloatArray:
+    """Return the inverses of symmetric positive definite matrices; NaN for those that are singular or not finite."""
+    k = matrices.shape[-1]
+    with np.errstate(all="ignore"):
+        scale = 1 / np.sqrt(np.einsum("mii->mi", matrices))
+        scaled = matrices * scale[:, :, None] * scale[:, None, :]
+        if k == 1:
+            return np.where(np.isfinite(scaled), scale[:, :, None] ** 2, np.nan)
+        bad = ~np.isfinite(scaled).all(axis=(1, 2))
+        values, vectors = np.linalg.eigh(np.where(bad[:, None, None], np.eye(k), scaled))
+        bad |= values[:, 0] < _SINGULAR
+        inverse = np.einsum("mik,mk,mjk->mij", vectors, 1 / values, vectors)
+        inverse = inverse * scale[:, :, None] * scale[:, None, :]
+    inverse[bad] = np.nan
+    return np.asarray(inverse)
+
+
+def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("mij,mj->mi", matrices, vectors))
+
+
+class _Regression:
+    """What both regressions share: columns, the coefficient of interest, and one partition as a batch of one."""
+
+    response: str
+    covariates: Sequence[str]
+    coefficient: str
+    intercept: bool
+
+    def _check(self) -> None:
+        if isinstance(self.covariates, str) or not all(isinstance(each, str) for each in self.covariates):
+            raise TypeError(f"covariates must be a sequence of column names, got {self.covariates!r}")
+        object.__setattr__(self, "covariates", tuple(self.covariates))
+        if not isinstance(self.response, str) or not self.covariates:
+            raise ValueError("response must name a column and covariates at least one")
+        names = [*self.covariates, self.response]
+        if len(set(names)) != len(names):
+            raise ValueError(f"covariates and response must be different columns, got {names}")
+        if not isinstance(self.intercept, (bool, np.bool_)):
+            raise TypeError(f"intercept must be True or False, got {self.intercept!r}")
+        if self.coefficient not in self.names:
+            raise ValueError(f"coefficient must be one of {', '.join(self.names)}, got {self.coefficient!r}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coefficients in order, the intercept first where there is one."""
+        return ("intercept", *self.covariates) if self.intercept else tuple(self.covariates)
+
+    @property
+    def _index(self) -> int:
+        return self.names.index(self.coefficient)
+
+    def _moments(self, data: Any, partitions: int, n: int | None, rng: np.random.Generator | None) -> Moments:
+        return partition_moments(data, self.covariates, self.response, partitions=partitions, n=n, rng=rng)
+
+    def _batch_probability(
+        self, moments: Moments, cutoffs: FloatArray, *, power: float, prior_power: float
+    ) -> FloatArray:
+        raise NotImplementedError
+
+    def _batch_quantile(
+        self, moments: Moments, probabilities: FloatArray, *, power: float, prior_power: float
+    ) -> FloatArray:
+        raise NotImplementedError
+
+    def probability(self, partition: Any, cutoff: ArrayLike, *, power: float = 1.0, prior_power: float = 1.0) -> Any:
+        """Return the posterior probability that the coefficient is at most ``cutoff``, given some records alone.
+
+        Not private: it reads data.
+
+        Parameters
+        ----------
+        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, or Dask DataFrame
+            The records.
+        cutoff : float or array
+            Where.
+        power, prior_power : float
+            The powers to which the likelihood and the prior are raised.
+
+        Returns
+        -------
+        float or ndarray
+            Of the shape of ``cutoff``; NaN where the records cannot tell.
+        """
+        return self._one(self._batch_probability, partition, finite_array("cutoff", cutoff), power, prior_power)
+
+    def quantile(self, partition: Any, p: ArrayLike, *, power: float = 1.0, prior_power: float = 1.0) -> Any:
+        """Return the posterior quantile of the coefficient, given some records alone.
+
+        Not private: it reads data.
+
+        Parameters
+        ----------
+        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, or Dask DataFrame
+            The records.
+        p : float or array
+            Between 0 and 1.
+        power, prior_power : float
+            The powers to which the likelihood and the prior are raised.
+
+        Returns
+        -------
+        float or ndarray
+            Of the shape of ``p``; NaN where the records cannot tell.
+        """
+        return self._one(self._batch_quantile, partition, finite_array("p", p), power, prior_power)
+
+    def _one(self, batch: Any, partition: Any, points: FloatArray, power: float, prior_power: float) -> Any:
+        moments = self._moments(partition, 1, None, None)
+        options = {"power": positive("power", power), "prior_power": positive("prior_power", prior_power)}
+        return batch(moments, points.ravel(), **options)[0].reshape(points.shape)[()]
+
+
+@dataclass(frozen=True)
+class ConjugateRegression(_Regression):
+    """Normal linear regression with a conjugate prior: the posterior of a coefficient is a shifted, scaled t.
+
+    Given to a release, it is computed for all partitions in one batch of small matrices. Given M partitions, each gets
+    the prior to the power 1/M with respect to dβ dσ²/σ² for probabilities, so that the M posteriors multiply to the
+    full one; for quantiles each gets the whole prior and the likelihood to the power M.
+
+    Parameters
+    ----------
+    response : str
+        Column of the response.
+    covariates : sequence of str
+        Columns of the covariates. An array without names has them first, in this order, and the response last.
+    coefficient : str
+        The one whose posterior is asked for: a covariate, or ``"intercept"``.
+    intercept : bool
+        Whether there is an intercept.
+    prior : Zellner, Flat or NormalInverseGamma
+        By default Zellner's g-prior with g the number of records in all partitions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> x = np.linspace(-1, 1, 50)
+    >>> rows = np.column_stack([x, 1 + 2 * x + np.sin(40 * x)])
+    >>> model = partition.ConjugateRegression(prior=partition.Flat())
+    >>> print(model.probability(rows, 2.0).round(3), model.quantile(rows, [0.05, 0.95]).round(2))
+    0.321 [1.79 2.37]
+    >>> model.names
+    ('intercept', 'x')
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+    """
+
+    response: str = "y"
+    covariates: Sequence[str] = ("x",)
+    coefficient: str = "x"
+    intercept: bool = True
+    prior: Zellner | Flat | NormalInverseGamma = field(default_factory=Zellner)
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not isinstance(self.prior, (Zellner, Flat, NormalInverseGamma)):
+            raise TypeError(f"prior must be Zellner(), Flat() or a NormalInverseGamma, got {self.prior!r}")
+        if isinstance(self.prior, NormalInverseGamma):
+            _same_length(self.prior.mean, self.names)
+
+    @property
+    def least_records(self) -> int:
+        """The fewest records from which a partition can be fitted."""
+        return len(self.names) + (not isinstance(self.prior, NormalInverseGamma))
+
+    def _student(self, moments: Moments, power: float, prior_power: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return degrees of freedom, location and scale of the coefficient's posterior in each partition."""
+        with np.errstate(all="ignore"):
+            data = _centred(moments, self.intercept)
+            p = len(self.names)
+            start = np.zeros((len(moments.n), p))
+            if self.intercept:
+                start[:, 0] = -data.shift
+            shape, rate = -p / 2, 0.0
+            if isinstance(self.prior, Zellner):
+                total = moments.n * power / prior_power
+                g = total if self.prior.g is None else np.full_like(total, self.prior.g)
+                precision = power * data.gram / g[:, None, None]
+                shape += prior_power * p / 2
+            elif isinstance(self.prior, NormalInverseGamma):
+                prior_precision = np.asarray(self.prior.precision)
+                precision = prior_power * np.einsum("mki,kl,mlj->mij", data.back, prior_precision, data.back)
+                start = start + np.einsum("mij,j->mi", data.forth, np.asarray(self.prior.mean))
+                shape += prior_power * (self.prior.shape + p / 2)
+                rate = prior_power * self.prior.rate
+            else:
+                precision = np.zeros_like(data.gram)
+            whole = precision + power * data.gram
+            inverse = _inverse(whole)
+            pulled = _times(precision, start)
+            mean = _times(inverse, pulled + power * data.cross)
+            square = power * data.square + (start * pulled).sum(1) - (mean * _times(whole, mean)).sum(1)
+            a = shape + power * moments.n / 2
+            b = rate + np.maximum(square, 0.0) / 2
+            row = data.back[:, self._index]
+            location = (row * mean).sum(1) + row[:, 0] * data.shift
+            scale = np.sqrt(b / a * (row * _times(inverse, row)).sum(1))
+            ok = np.isfinite(location) & np.isfinite(scale) & (a > 0) & (moments.n > 0)
+        return np.where(ok, 2 * a, np.nan), np.where(ok, location, np.nan), np.where(ok, scale, np.nan)
+
+    def _batch_probability(
+        self, moments: Moments, cutoffs: FloatArray, *, power: float, prior_power: float
+    ) -> FloatArray:
+        df, location, scale = (each[:, None] for each in self._student(moments, power, prior_power))
+        with np.errstate(all="ignore"):
+            return np.asarray(special.stdtr(df, (cutoffs - location) / scale))
+
+    def _batch_quantile(
+        self, moments: Moments, probabilities: FloatArray, *, power: float, prior_power: float
+    ) -> FloatArray:
+        df, location, scale = (each[:, None] for each in self._student(moments, power, prior_power))
+        with np.errstate(all="ignore"):
+            return np.asarray(location + scale * special.stdtrit(df, probabilities))
+
+
+@dataclass(frozen=True)
+class SemiConjugateRegression(_Regression):
+    """Normal linear regression with independent priors on coefficients and variance.
+
+    Given σ² the coefficient is normal, and the posterior of σ² is one-dimensional, so the posterior of the coefficient
+    is computed as a fine mixture of normals: no Gibbs sampling.
+
+    Parameters
+    ----------
+    response, covariates, coefficient, intercept
+        As in :class:`ConjugateRegression`.
+    prior : IndependentPrior, optional
+        By default coefficients normal about 0 with sd 100 and σ² inverse-gamma(1/2, 1/2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> x = np.linspace(-1, 1, 50)
+    >>> rows = np.column_stack([x, 1 + 2 * x + np.sin(40 * x)])
+    >>> model = partition.SemiConjugateRegression()
+    >>> print(model.probability(rows, 2.0).round(3), model.quantile(rows, [0.05, 0.95]).round(2))
+    0.323 [1.79 2.37]
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+    """
+
+    response: str = "y"
+    covariates: Sequence[str] = ("x",)
+    coefficient: str = "x"
+    intercept: bool = True
+    prior: IndependentPrior | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+        if self.prior is None:
+            p = len(self.names)
+            object.__setattr__(self, "prior", IndependentPrior(np.zeros(p), 1e4 * np.eye(p), shape=0.5, rate=0.5))
+        if not isinstance(self.prior, IndependentPrior):
+            raise TypeError(f"prior must be an IndependentPrior, got {self.prior!r}")
+        _same_length(self.prior.mean, self.names)
+
+    @property
+    def least_records(self) -> int:
+        """The fewest records from which a partition can be fitted."""
+        return len(self.names)
+
+    def _mixture(self, moments: Moments, power: float, prior_power: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return weights, means and sds, (M, nodes), of the mixture over log σ² that is the coefficient's posterior.
+
+        In coordinates θ in which the prior is standard normal and XᵀX is diagonal with entries λ, the log density of
+        t = log σ² is, with w the power of the likelihood and u = w/σ²,
+        −(wn/2 + a) t − b/σ² − ½Σ log(1 + uλ) − ½[u RSS + Σ ĉ² u/(1 + uλ)], ĉ² = λ θ̂².
+        """
+        prior = self.prior
+        assert prior is not None  # set by __post_init__
+        with np.errstate(all="ignore"):
+            data = _centred(moments, self.intercept)
+            start = np.einsum("mij,j->mi", data.forth, np.asarray(prior.mean))
+            if self.intercept:
+                start[:, 0] -= data.shift
+            covariance = np.einsum("mik,kl,mjl->mij", data.forth, np.asarray(prior.covariance), data.forth)
+            bad = ~np.isfinite(covariance).all(axis=(1, 2)) | ~np.isfinite(data.gram).all(axis=(1, 2))
+            p = len(self.names)
+            bad |= ~_positive_definite(covariance, bad)
+            safe = np.where(bad[:, None, None], np.eye(p), covariance) / prior_power
+            root = np.linalg.cholesky(safe)
+            gram = np.where(bad[:, None, None], np.eye(p), data.gram)
+            whitened = np.einsum("mki,mkl,mlj->mij", root, gram, root)
+            lam, q = np.linalg.eigh(np.where(np.isfinite(whitened), whitened, 0.0))
+            lam = np.maximum(lam, 0.0)
+            basis = np.einsum("mij,mjk->mik", root, q)
+            # c = basisᵀXᵀ(y − Xμ₀); what the data alone would say of θ is c/λ, where λ > 0.
+            c = np.einsum("mij,mi->mj", basis, data.cross - _times(gram, start))
+            told = lam > 1e-12 * lam.max(axis=1, keepdims=True)
+            signal = np.where(told, c**2 / np.where(told, lam, 1.0), 0.0)
+            residual = data.square - 2 * (start * data.cross).sum(1) + (start * _times(gram, start)).sum(1)
+            rss = np.maximum(residual - signal.sum(1), 0.0)
+            shape = power * moments.n / 2 + prior_power * prior.shape
+            rate = prior_power * prior.rate
+
+            def log_density(t: FloatArray) -> FloatArray:
+                u = power * np.exp(-t)
+                flat = 1 + u[..., None] * lam[:, None, :]
+                fit = u * rss[:, None] + (signal[:, None, :] * u[..., None] / flat).sum(-1)
+                return np.asarray(-shape[:, None] * t - rate * np.exp(-t) - (np.log(flat).sum(-1) + fit) / 2)
+
+            t, width = _peak(log_density, shape, rate, power, rss, residual)
+            t = t[:, None] + width[:, None] * np.linspace(*_REACH, _NODES)
+            log_weight = log_density(t)
+            weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+            weight /= weight.sum(axis=1, keepdims=True)
+            row = data.back[:, self._index]
+            direction = np.einsum("mi,mik->mk", row, basis)
+            u = power * np.exp(-t)[..., None]
+            flat = 1 + u * lam[:, None, :]
+            mean = (direction[:, None, :] * c[:, None, :] * u / flat).sum(-1)
+            mean += ((row * start).sum(1) + row[:, 0] * data.shift)[:, None]
+            sd = np.sqrt((direction[:, None, :] ** 2 / flat).sum(-1))
+            bad |= ~np.isfinite(weight + mean + sd).all(axis=1) | (moments.n == 0)
+        return tuple(np.where(bad[:, None], np.nan, each) for each in (weight, mean, sd))  # type: ignore[return-value]
+
+    def _batch_probability(
+        self, moments: Moments, cutoffs: FloatArray, *, power: float, prior_power: float
+    ) -> FloatArray:
+        mixture = self._mixture(moments, power, prior_power)
+        return np.stack([_mixture_cdf(np.full(len(moments.n), cutoff), *mixture) for cutoff in cutoffs], axis=1)
+
+    def _batch_quantile(
+        self, moments: Moments, probabilities: FloatArray, *, power: float, prior_power: float
+    ) -> FloatArray:
+        mixture = self._mixture(moments, power, prior_power)
+        return np.stack([_mixture_quantile(p, *mixture) for p in probabilities], axis=1)
+
+
+def _same_length(mean: Any, names: tuple[str, ...]) -> None:
+    if len(mean) != len(names):
+        raise ValueError(f"prior must have {len(names)} coefficients, {', '.join(names)}, got {len(mean)}")
+
+
+def _positive_definite(matrices: FloatArray, bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say which matrices a Cholesky factorisation will take, with room to spare."""
+    values = np.linalg.eigvalsh(np.where(bad[:, None, None], np.eye(matrices.shape[-1]), matrices))
+    return np.asarray(values[:, 0] > 1e-14 * values[:, -1])
+
+
+def _peak(
+    log_density: Any, shape: FloatArray, rate: float, power: float, rss: FloatArray, residual: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mode of each log density of t = log σ², and a width there, by Newton steps within a bracket.
+
+    The mode lies between those that the smallest and the largest possible sum of squares would give.
+    """
+    low = np.log((rate + power * rss / 2) / (shape + 1))
+    high = np.log((rate + power * np.maximum(residual, rss) / 2) / np.maximum(shape - 1, shape / 4)) + 1.0
+    for _ in range(60):  # golden-section by thirds: the density has one peak on the bracket
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        up = log_density(np.stack([left, right], axis=1))
+        low, high = np.where(up[:, 0] < up[:, 1], left, low), np.where(up[:, 0] < up[:, 1], high, right)
+    mode = (low + high) / 2
+    step = 0.1 / np.sqrt(np.maximum(shape, 1.0))
+    near = log_density(np.stack([mode - step, mode, mode + step], axis=1))
+    curvature = (2 * near[:, 1] - near[:, 0] - near[:, 2]) / step**2
+    return mode, 1 / np.sqrt(np.clip(curvature, 0.02, None))
+
+
+def _mixture_cdf(x: FloatArray, weight: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    with np.errstate(all="ignore"):
+        return np.asarray((weight * special.ndtr((x[:, None] - mean) / sd)).sum(axis=1))
+
+
+def _mixture_quantile(p: float, weight: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+    """Return the quantile of each mixture, by halving a bracket made of its components' quantiles."""
+    z = special.ndtri(p)
+    low, high = (mean + z * sd).min(axis=1), (mean + z * sd).max(axis=1)
+    with np.errstate(all="ignore"):
+        for _ in range(55):
+            middle = (low + high) / 2
+            below = _mixture_cdf(middle, weight, mean, sd) < p
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray((low + high) / 2)

@@ -1,0 +1,743 @@
+"""The curator's side of chapter 2: posterior probabilities and quantiles by sample-and-aggregate.
+
+Split the records at random, ask each partition for its posterior's answer, average, add noise. Every release is private
+for replace-one neighbours, n public, for *any* posterior: a replaced record changes one partition, and one partition's
+answer is bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpbook import noise
+from dpbook._validation import (
+    finite_array,
+    finite_number,
+    fraction,
+    integer,
+    interval,
+    one_of,
+    positive,
+    seeded_generator,
+)
+from dpbook.budget import PrivacyBudget, charge
+from dpbook.latent_noise import normal_laplace_logpdf
+from dpbook.partition import bounds as searches
+from dpbook.partition.combining import CENTRED_WIDTH, RESCALES, aggregate_sd
+from dpbook.partition.regression import _Regression
+from dpbook.partition.samplers import ask_all
+from dpbook.partition.splitting import Moments, checked_partitions, count_records, partition_frames
+from dpbook.records import exact_sum, grid_unit
+from dpbook.release import Release
+from dpbook.sensitivity import bounded_sum, rounded
+
+__all__ = [
+    "ProbabilityPreview",
+    "QuantilePreview",
+    "partition_probabilities",
+    "partition_quantiles",
+    "preview_probability",
+    "preview_quantile",
+    "probability_nonprivate",
+    "quantile_nonprivate",
+    "release_probability",
+    "release_quantile",
+]
+
+FloatArray = NDArray[np.float64]
+
+METHODS = ("normality", "fisher")
+
+
+def release_probability(
+    data: Any,
+    cutoff: ArrayLike,
+    *,
+    posterior: Any,
+    partitions: int,
+    epsilon: float,
+    method: str = "normality",
+    rescale: str = "corrected",
+    p_min: float = 0.001,
+    n: int | None = None,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+) -> Release:
+    """Release a noisy aggregate of the partitions' posterior probabilities that a parameter is at most a cutoff.
+
+    epsilon-DP for replace-one neighbours, n public, whatever the posterior. Which partition a record goes to depends
+    on its place and on random labels alone, so a replaced record changes one partition's probability, a number in
+    [0, 1]. A partition that fails on its data (singular, not finite, an error in a function of yours) contributes the
+    probability 1/2, silently: an error would leak. NaN in the data of a built-in regression raises before any budget is
+    spent, and only the curator may see that error.
+
+    Parameters
+    ----------
+    data : array, DataFrame, pyarrow Table, Dask DataFrame, or iterator of such chunks
+        One row per record. Built-in regressions read a stream in memory that does not grow with it; other posteriors
+        hold the records.
+    cutoff : float or sequence of float
+        Where. Several cutoffs share epsilon equally: with K of them each has K times the noise.
+    posterior : object
+        A :class:`ConjugateRegression`, a :class:`FromSampler`, or any object with ``probability(partition, cutoff)``.
+    partitions : int
+        M, at least 2.
+    epsilon : float
+        The privacy loss of the whole release.
+    method : {"normality", "fisher"}
+        Average the probabilities; or add up -2 log p.
+    rescale : {"corrected", "source"}
+        For :func:`combine`: how a mean is sharpened.
+    p_min : float, default 0.001
+        With ``"fisher"``, smaller probabilities count as this one.
+    n : int, optional
+        The public number of records, for an iterator. With it partitions have equal sizes and the release is that of
+        the same data in memory; without it each record picks its partition independently.
+    rng : numpy.random.Generator, optional
+        Seeded labels and teaching noise; None, the default, makes a real release.
+    budget : PrivacyBudget, optional
+        Charged before posteriors are computed and noise is drawn.
+
+    Returns
+    -------
+    Release
+        With the noisy ``"mean"`` (normality) or ``"sum"`` (Fisher) as the only entry of ``.values``; :func:`combine`
+        reads it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=10_000)
+    >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=10_000)])
+    >>> release = partition.release_probability(
+    ...     rows, 2.01, posterior=partition.ConjugateRegression(), partitions=100, epsilon=1.0, rng=rng
+    ... )
+    >>> print(f"{release['mean']:.2f}", release.scale["mean"])
+    0.43 0.01
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
+    """
+    one_of("method", method, METHODS)
+    one_of("rescale", rescale, RESCALES)
+    cutoffs = _points("cutoff", cutoff)
+    epsilon, p_min = positive("epsilon", epsilon), fraction("p_min", p_min)
+    rng = seeded_generator(rng)
+    split = _Split.read(data, posterior, "probability", partitions, n, rng)
+    charge(budget, epsilon, 0.0, label=f"posterior probability ({method})")
+    p = split.probabilities(cutoffs.ravel())
+    size = cutoffs.size
+    if method == "normality":
+        unit, bound = grid_unit(1.0), bounded_sum(np.zeros(size), np.ones(size))
+        total = exact_sum(p, _as_they_are, unit=unit)
+    else:
+        largest = -2 * math.log(p_min)
+        unit = grid_unit(largest)
+        bound = rounded(bounded_sum(np.zeros(size), np.full(size, largest)), size, unit)
+        with np.errstate(divide="ignore"):
+            total = exact_sum(np.minimum(-2 * np.log(p), largest), _as_they_are, unit=unit)
+    noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
+    name, divisor = ("mean", split.partitions) if method == "normality" else ("sum", 1)
+    settings: dict[str, Any] = {"method": method, "partitions": split.partitions, "cutoff": cutoffs.tolist()}
+    settings |= {"rescale": rescale} if method == "normality" else {"rescale": "corrected", "p_min": p_min}
+    return Release(
+        values={name: (noisy / divisor).reshape(cutoffs.shape)},
+        model="posterior probability",
+        mechanism="laplace",
+        scale={name: scale / divisor},
+        sensitivity={name: bound / divisor},
+        epsilon=epsilon,
+        n=split.n,
+        settings=settings,
+        float_safe=rng is None,
+    )
+
+
+def release_quantile(
+    data: Any,
+    probability: ArrayLike,
+    *,
+    posterior: Any,
+    partitions: int,
+    epsilon: float,
+    split: float | None = None,
+    bounds: str | tuple[float, float] = "centred",
+    public_range: tuple[float, float] | None = None,
+    theta: float = 0.95,
+    start: float = 1.0,
+    doublings: int = 30,
+    resolution: int = searches.RESOLUTION,
+    n: int | None = None,
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+) -> Release:
+    """Release a noisy mean of the partitions' posterior quantiles, each with its likelihood raised to the power M.
+
+    epsilon-DP for replace-one neighbours, n public, whatever the posterior. The M-th power makes each partition's
+    posterior as narrow as the full-data one; the quantiles are clipped to bounds and averaged. Finding bounds
+    privately costs a share of epsilon. A partition that fails on its data contributes the centre of the bounds,
+    silently: an error would leak.
+
+    Parameters
+    ----------
+    data : array, DataFrame, pyarrow Table, Dask DataFrame, or iterator of such chunks
+        As in :func:`release_probability`.
+    probability : float or sequence of float
+        Of which quantiles, between 0 and 1. Several share one search for bounds, and the rest of epsilon equally.
+    posterior : object
+        A :class:`ConjugateRegression`, :class:`SemiConjugateRegression`, :class:`FromSampler`, or any object with
+        ``quantile(partition, p, power=M)``.
+    partitions : int
+        M, at least 2.
+    epsilon : float
+        The privacy loss of the whole release.
+    split : float, optional
+        The share of epsilon that the search for bounds spends. By default 1/2 for ``"sparse-vector"``, and for
+        ``"centred"`` 1/2 but no more than an epsilon of 200 / M, beyond which better bounds hardly help.
+    bounds : {"centred", "sparse-vector"} or (low, high)
+        How the bounds are found (:func:`centred_bounds`, :func:`doubled_bounds`), or bounds known without the data.
+    public_range : (low, high), optional
+        Where the quantiles can lie; needed by ``"centred"``.
+    theta, start, doublings
+        Of ``"sparse-vector"``.
+    resolution
+        Of ``"centred"``.
+    n, rng, budget
+        As in :func:`release_probability`.
+
+    Returns
+    -------
+    Release
+        With the noisy ``"quantile"`` and, where they were searched for, the private ``"bounds"`` in ``.values``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=10_000)
+    >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=10_000)])
+    >>> release = partition.release_quantile(
+    ...     rows, 0.5, posterior=partition.ConjugateRegression(), partitions=100, epsilon=4.0,
+    ...     public_range=(-10, 10), rng=rng,
+    ... )
+    >>> bool(abs(release["quantile"] - 2) < 0.05)
+    True
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+    """
+    points = _points("probability", probability)
+    if not ((points > 0) & (points < 1)).all():
+        raise ValueError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+    search = _Search.check(bounds, public_range, theta, start, doublings, resolution)
+    epsilon = positive("epsilon", epsilon)
+    count = integer("partitions", partitions, least=2)
+    spent = search.spends(epsilon, count, split)
+    rng = seeded_generator(rng)
+    parts = _Split.read(data, posterior, "quantile", partitions, n, rng)
+    charge(budget, epsilon, 0.0, label="posterior quantile")
+    q = parts.quantiles(points.ravel())
+    middle = (q.min(axis=1) + q.max(axis=1)) / 2
+    low, high = search.find(middle, spent, rng)
+    centre, half = (low + high) / 2, (high - low) / 2
+    inside = np.nan_to_num(np.clip(q - centre, -half, half), nan=0.0)
+    unit = grid_unit(half)
+    size = points.size
+    bound = rounded(bounded_sum(np.full(size, -half), np.full(size, half)), size, unit)
+    noisy, scale = noise.add_laplace_to_sum(exact_sum(inside, _as_they_are, unit=unit), bound, epsilon - spent, rng)
+    values = {"quantile": (centre + noisy / count).reshape(points.shape)}
+    scales, sensitivities = {"quantile": scale / count}, {"quantile": bound / count}
+    if search.kind != "given":
+        values["bounds"] = np.array([low, high])
+        scales["bounds"], sensitivities["bounds"] = 2 / spent, 1.0
+    return Release(
+        values=values,
+        model="posterior quantile",
+        mechanism="laplace",
+        scale=scales,
+        sensitivity=sensitivities,
+        epsilon=epsilon,
+        n=parts.n,
+        bounds=search.public,
+        settings={
+            "partitions": count,
+            "probability": points.tolist(),
+            "bounds": search.kind,
+            "epsilon_bounds": spent,
+            "failure": search.failure(count, spent, high - low),
+        },
+        float_safe=rng is None,
+    )
+
+
+def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any) -> Any:
+    """Return the full-data posterior probability: the answer that the partitions stand in for. Not private.
+
+    Parameters
+    ----------
+    data, cutoff, posterior
+        As in :func:`release_probability`.
+
+    Returns
+    -------
+    float or ndarray
+        Of the shape of ``cutoff``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
+    >>> print(partition.probability_nonprivate(rows, 2.0, posterior=partition.ConjugateRegression()).round(3))
+    0.719
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+    """
+    return posterior.probability(_whole(data, posterior), _points("cutoff", cutoff))
+
+
+def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any) -> Any:
+    """Return the full-data posterior quantile: the answer that the partitions stand in for. Not private.
+
+    Parameters
+    ----------
+    data, probability, posterior
+        As in :func:`release_quantile`.
+
+    Returns
+    -------
+    float or ndarray
+        Of the shape of ``probability``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
+    >>> model = partition.ConjugateRegression(prior=partition.Flat())
+    >>> print(partition.quantile_nonprivate(rows, 0.5, posterior=model).round(3))
+    1.97
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+    """
+    return posterior.quantile(_whole(data, posterior), _points("probability", probability), power=1.0)
+
+
+def partition_probabilities(
+    data: Any,
+    cutoff: ArrayLike,
+    *,
+    posterior: Any,
+    partitions: int,
+    n: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> FloatArray:
+    """Return every partition's posterior probability: what a release averages. Not private: for the curator's eyes.
+
+    Parameters
+    ----------
+    data, cutoff, posterior, partitions, n
+        As in :func:`release_probability`.
+    rng : numpy.random.Generator, optional
+        Source of the labels. The same generator gives the split of a seeded release.
+
+    Returns
+    -------
+    ndarray
+        Of shape (M,) for one cutoff, (M, K) for K of them; 1/2 where a partition failed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(200, 2))
+    >>> partition.partition_probabilities(rows, 0.0, posterior=partition.ConjugateRegression(), partitions=4).shape
+    (4,)
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+    """
+    cutoffs = _points("cutoff", cutoff)
+    split = _Split.read(data, posterior, "probability", partitions, n, seeded_generator(rng))
+    return split.probabilities(cutoffs.ravel()).reshape(-1, *cutoffs.shape)
+
+
+def partition_quantiles(
+    data: Any,
+    probability: ArrayLike,
+    *,
+    posterior: Any,
+    partitions: int,
+    n: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> FloatArray:
+    """Return every partition's quantile, with its likelihood to the power M. Not private: for the curator's eyes.
+
+    Parameters
+    ----------
+    data, probability, posterior, partitions, n
+        As in :func:`release_quantile`.
+    rng : numpy.random.Generator, optional
+        Source of the labels. The same generator gives the split of a seeded release.
+
+    Returns
+    -------
+    ndarray
+        Of shape (M,) for one probability, (M, K) for K of them; NaN where a partition failed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(200, 2))
+    >>> partition.partition_quantiles(rows, [0.1, 0.9], posterior=partition.ConjugateRegression(), partitions=4).shape
+    (4, 2)
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+    """
+    points = _points("probability", probability)
+    split = _Split.read(data, posterior, "quantile", partitions, n, seeded_generator(rng))
+    return split.quantiles(points.ravel()).reshape(-1, *points.shape)
+
+
+@dataclass(frozen=True)
+class ProbabilityPreview:
+    """What a release of a posterior probability would be worth, from public numbers.
+
+    Attributes
+    ----------
+    noise_scale : float
+        The Laplace scale on the mean (normality) or the sum (Fisher).
+    noise_sd, residual_sd : float
+        Standard deviations, in full-data posterior sds of the parameter, of the z-score at the middle: from the
+        noise, and from averaging itself, which no epsilon removes.
+    rmse : float
+        Expected root mean squared error of the probability where the true one is 1/2, the worst place.
+    records : int
+        Records a partition.
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> partition.preview_probability(n=100_000, partitions=1000, epsilon=0.25).noise_scale
+    0.004
+
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+    """
+
+    noise_scale: float
+    noise_sd: float
+    residual_sd: float
+    rmse: float
+    records: int
+
+
+def preview_probability(
+    *, n: int, partitions: int, epsilon: float, method: str = "normality", cutoffs: int = 1, p_min: float = 0.001
+) -> ProbabilityPreview:
+    """Say, before anything is spent, how far a released probability would be from the full-data one.
+
+    Parameters
+    ----------
+    n, partitions : int
+        Records and partitions.
+    epsilon : float
+        The privacy loss.
+    method, p_min
+        As in :func:`release_probability`.
+    cutoffs : int, default 1
+        How many cutoffs share epsilon.
+
+    Returns
+    -------
+    ProbabilityPreview
+        For partitions with equal normal posteriors.
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> look = partition.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
+    >>> print(f"{look.noise_sd:.2f} {look.residual_sd:.2f} {look.rmse:.2f}")
+    0.63 0.23 0.21
+
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+    """
+    one_of("method", method, METHODS)
+    m = checked_partitions(partitions, integer("n", n, least=1), 1)
+    epsilon, count = positive("epsilon", epsilon), integer("cutoffs", cutoffs, least=1)
+    sd = float(aggregate_sd(0.0, m, method=method, p_min=p_min, size=n // m))
+    if method == "normality":
+        scale, stretch = count / (m * epsilon), math.sqrt((2 * m - 1) * 2 * math.pi)
+    else:
+        scale, stretch = -2 * math.log(p_min) * count / epsilon, 1 / (2 * math.sqrt(m))
+    z = np.linspace(-12, 12, 4801)
+    weight = np.exp(normal_laplace_logpdf(z, 0.0, (sd * stretch) ** 2, scale * stretch)) * (z[1] - z[0])
+    inside = float((weight * (special.ndtr(z) - 0.5) ** 2).sum()) + 0.25 * max(0.0, 1 - float(weight.sum()))
+    return ProbabilityPreview(scale, math.sqrt(2) * scale * stretch, sd * stretch, math.sqrt(inside), n // m)
+
+
+@dataclass(frozen=True)
+class QuantilePreview:
+    """What a release of a posterior quantile would be worth, from public numbers.
+
+    Attributes
+    ----------
+    noise_scale : float
+        The Laplace scale on the quantile.
+    noise_sd, residual_sd : float
+        Standard deviations of the quantile: from the noise, and from averaging and clipping.
+    rmse : float
+        Both together.
+    epsilon_bounds : float
+        What the search for bounds spends.
+    failure : float
+        A bound on the probability that the search fails.
+    records : int
+        Records a partition.
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> print(f"{partition.preview_quantile(n=100_000, partitions=1000, epsilon=0.9).noise_scale:.2f}")
+    0.27
+
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+    """
+
+    noise_scale: float
+    noise_sd: float
+    residual_sd: float
+    rmse: float
+    epsilon_bounds: float
+    failure: float
+    records: int
+
+
+def preview_quantile(
+    *,
+    n: int,
+    partitions: int,
+    epsilon: float,
+    bounds: str | tuple[float, float] = "centred",
+    split: float | None = None,
+    probabilities: int = 1,
+    posterior_sd: float = 1.0,
+    public_range: tuple[float, float] | None = None,
+    magnitude: float | None = None,
+    start: float = 1.0,
+) -> QuantilePreview:
+    """Say, before anything is spent, how far a released quantile would be from the full-data one.
+
+    Parameters
+    ----------
+    n, partitions : int
+        Records and partitions.
+    epsilon : float
+        The privacy loss.
+    bounds, split, start
+        As in :func:`release_quantile`.
+    probabilities : int, default 1
+        How many quantiles share epsilon.
+    posterior_sd : float, default 1.0
+        A guess, made without the data, at the full-data posterior sd; 1 gives answers in posterior sds.
+    public_range : (low, high), optional
+        For ``"centred"``, to say how likely the search is to fail; without it the worst case is told.
+    magnitude : float, optional
+        For ``"sparse-vector"``, a guess at the quantile's absolute size, in the same unit as ``start``.
+
+    Returns
+    -------
+    QuantilePreview
+        In units of the parameter.
+
+    Examples
+    --------
+    >>> from dpbook import partition
+    >>> look = partition.preview_quantile(
+    ...     n=100_000, partitions=100, epsilon=0.9, posterior_sd=0.03, public_range=(-10, 10)
+    ... )
+    >>> print(f"{look.noise_sd:.3f}", look.failure < 1e-4)
+    0.057 True
+
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+    """
+    m = checked_partitions(partitions, integer("n", n, least=1), 1)
+    epsilon, count = positive("epsilon", epsilon), integer("probabilities", probabilities, least=1)
+    sd = positive("posterior_sd", posterior_sd)
+    known = public_range is not None or bounds != "centred"
+    span = public_range if known else (0.0, 1.0)
+    search = _Search.check(bounds, span, 0.95, start, 30, searches.RESOLUTION)
+    spent = search.spends(epsilon, m, split)
+    spread = math.sqrt(m) * sd
+    if search.kind == "centred":
+        width = CENTRED_WIDTH * spread
+    elif search.kind == "given":
+        width = search.given[1] - search.given[0]
+    else:
+        if magnitude is None:
+            raise ValueError("magnitude must be given to preview bounds = 'sparse-vector': they grow from 0 to it")
+        reach = abs(finite_number("magnitude", magnitude)) + 2 * spread
+        width = 2 * start * 2.0 ** max(0, math.ceil(math.log2(reach / start)))
+    scale = width * count / (m * (epsilon - spent))
+    residual = sd * math.sqrt(3 / max(1, n // m))
+    noise_sd = math.sqrt(2) * scale
+    failure = search.failure(m, spent, width if known else None)
+    return QuantilePreview(scale, noise_sd, residual, math.hypot(noise_sd, residual), spent, failure, n // m)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The parts of a release
+
+
+def _points(name: str, value: ArrayLike) -> FloatArray:
+    """Return a number as a 0-d array, or a list of them as a 1-d array."""
+    points = finite_array(name, value)
+    if points.ndim > 1 or points.size == 0:
+        raise ValueError(f"{name} must be a number or a list of numbers, got shape {points.shape}")
+    return points
+
+
+def _as_they_are(rows: FloatArray) -> FloatArray:
+    return rows
+
+
+def _whole(data: Any, posterior: Any) -> Any:
+    """Return data in the form in which a posterior takes one partition that is everything."""
+    return data if isinstance(posterior, _Regression) else partition_frames(data, partitions=1)[0]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The records, read and split: moments for a built-in regression, data frames for anything else."""
+
+    posterior: Any
+    partitions: int
+    n: int
+    parts: Moments | list[pd.DataFrame]
+    rng: np.random.Generator  # for the partitions' own generators; the noise has another
+
+    @classmethod
+    def read(
+        cls, data: Any, posterior: Any, question: str, partitions: Any, n: int | None, rng: np.random.Generator | None
+    ) -> _Split:
+        if isinstance(posterior, type) or not callable(getattr(posterior, question, None)):
+            raise TypeError(f"posterior must be an object with a method {question!r}, got {posterior!r}")
+        least = integer("least_records", getattr(posterior, "least_records", 1), least=1)
+        public = n if n is None else integer("n", n, least=1)
+        known = count_records(data)
+        count = checked_partitions(partitions, public if known is None else known, least)
+        if known == 0:
+            raise ValueError("data must hold at least one record, got none")
+        # Labels from a generator of their own: the noise then does not depend on how many labels were drawn.
+        labels = np.random.default_rng(None if rng is None else rng.integers(2**63, size=2))
+        if isinstance(posterior, _Regression):
+            moments = posterior._moments(data, count, public, labels)
+            size = int(moments.n.sum())
+            parts: Moments | list[pd.DataFrame] = moments
+        else:
+            frames = partition_frames(data, partitions=count, n=public, rng=labels)
+            size = sum(map(len, frames))
+            parts = frames
+        checked_partitions(count, size, least)
+        return cls(posterior, count, size, parts, labels)
+
+    def _ask(self, question: str, points: FloatArray, **options: float) -> FloatArray:
+        if isinstance(self.parts, Moments):
+            batch = getattr(self.posterior, f"_batch_{question}")
+            return np.asarray(batch(self.parts, points, **options))
+        n_jobs = getattr(self.posterior, "n_jobs", None)
+        ask = getattr(self.posterior, question)
+        return ask_all(ask, self.parts, points, options, n_jobs=n_jobs, rng=self.rng)
+
+    def probabilities(self, cutoffs: FloatArray) -> FloatArray:
+        """Return (M, K) numbers in [0, 1]; 1/2 where a partition failed."""
+        p = self._ask("probability", cutoffs, power=1.0, prior_power=1 / self.partitions)
+        failed = np.asarray(~np.isfinite(p).all(axis=1))
+        return np.where(failed[:, None], 0.5, np.clip(p, 0.0, 1.0))
+
+    def quantiles(self, points: FloatArray) -> FloatArray:
+        """Return (M, K) numbers; NaN where a partition failed."""
+        q = self._ask("quantile", points, power=float(self.partitions), prior_power=1.0)
+        failed = np.asarray(~np.isfinite(q).all(axis=1))
+        return np.where(failed[:, None], np.nan, q)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How the bounds of a quantile are found, checked."""
+
+    kind: str
+    given: tuple[float, float]
+    public: dict[str, tuple[float, float]]
+    theta: float
+    start: float
+    doublings: int
+    resolution: int
+
+    @classmethod
+    def check(
+        cls, bounds: Any, public_range: Any, theta: float, start: float, doublings: int, resolution: int
+    ) -> _Search:
+        theta, start = fraction("theta", theta), positive("start", start)
+        doublings = integer("doublings", doublings, least=0)
+        resolution = integer("resolution", resolution, least=2)
+        kind, given, public = "given", (0.0, 0.0), {}
+        if isinstance(bounds, str):
+            kind = one_of("bounds", bounds, ("centred", "sparse-vector"))
+            if kind == "centred" and public_range is None:
+                raise ValueError("public_range must be given for bounds = 'centred': where can the quantile lie?")
+            if kind == "sparse-vector" and not math.isfinite(start * 2.0 ** min(doublings + 1, 1025)):
+                raise ValueError(f"doublings must keep the widest bounds finite, got {doublings} from start = {start}")
+            if public_range is not None:
+                public = {"public_range": interval("public_range", public_range)}
+        else:
+            given = interval("bounds", bounds)
+            if public_range is not None:
+                raise ValueError("public_range is not used where bounds are given")
+            public = {"quantile": given}
+        return cls(kind, given, public, theta, start, doublings, resolution)
+
+    def spends(self, epsilon: float, partitions: int, split: float | None) -> float:
+        """Return the epsilon of the search."""
+        if self.kind == "given":
+            if split is not None:
+                raise ValueError("split is not used where bounds are given: all of epsilon goes to the mean")
+            return 0.0
+        if split is not None:
+            return epsilon * fraction("split", split)
+        return epsilon / 2 if self.kind == "sparse-vector" else min(epsilon / 2, 200 / partitions)
+
+    def find(self, values: FloatArray, epsilon: float, rng: np.random.Generator | None) -> tuple[float, float]:
+        if self.kind == "given":
+            return self.given
+        if self.kind == "centred":
+            public = self.public["public_range"]
+            found = searches.centred_bounds(
+                values, public_range=public, epsilon=epsilon, resolution=self.resolution, rng=rng
+            )
+            return found.low, found.high
+        found = searches.doubled_bounds(
+            values, epsilon=epsilon, theta=self.theta, start=self.start, doublings=self.doublings, rng=rng
+        )
+        low, high = self.public.get("public_range", (found.low, found.high))
+        low, high = max(low, found.low), min(high, found.high)
+        return (low, high) if low < high else self.public["public_range"]
+
+    def failure(self, partitions: int, epsilon: float, width: float | None) -> float:
+        """Bound the probability that the search failed, given the width that it found (None: before it is known)."""
+        if self.kind == "centred":
+            low, high = self.public["public_range"]
+            narrowing = self.resolution if width is None else (high - low) / width
+            return searches.centred_failure(partitions, epsilon, narrowing=narrowing, resolution=self.resolution)
+        if self.kind == "sparse-vector":
+            return searches.doubling_failure(partitions, epsilon, theta=self.theta, doublings=self.doublings)
+        return 0.0

@@ -1,0 +1,288 @@
+"""Posteriors of any model: whatever a function of yours can draw from, fitted to all partitions side by side.
+
+A partition whose fit raises, or whose answer is not a number, contributes a value that does not depend on the data, and
+nobody is told, because an error would tell of the data. Test a fit on data that are not sensitive with
+:meth:`FromSampler.try_on`, where errors show.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import joblib
+import numpy as np
+import pandas as pd
+from joblib.parallel import get_active_backend
+from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
+
+from dpbook._validation import finite_array, integer
+
+__all__ = ["FromSampler", "PartitionPosterior"]
+
+FloatArray = NDArray[np.float64]
+
+
+@runtime_checkable
+class PartitionPosterior(Protocol):
+    """What a release asks of a posterior: a probability or a quantile, given one partition's records.
+
+    An object of yours may leave out the one that you do not use. Both may take further keywords, and are given those
+    that they name: ``power`` and ``prior_power`` (as in :class:`ConjugateRegression`), and ``rng``, a generator for
+    this partition alone. Their answers may depend on the partition and on ``rng`` and on nothing else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import stats
+    >>> from dpbook import partition
+    >>> class NormalMean:
+    ...     def probability(self, partition, cutoff):
+    ...         mean, sd = partition[0].mean(), partition[0].std() / np.sqrt(len(partition))
+    ...         return stats.norm.cdf(cutoff, mean, sd)
+    ...     def quantile(self, partition, p, power=1.0):
+    ...         mean, sd = partition[0].mean(), partition[0].std() / np.sqrt(power * len(partition))
+    ...         return stats.norm.ppf(p, mean, sd)
+    >>> isinstance(NormalMean(), partition.PartitionPosterior)
+    True
+    >>> rng = np.random.default_rng(0)
+    >>> release = partition.release_probability(
+    ...     rng.normal(size=2000), 0.0, posterior=NormalMean(), partitions=40, epsilon=10.0, rng=rng
+    ... )
+    >>> bool(0 < partition.combine(release).probability < 1)
+    True
+
+    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
+    """
+
+    def probability(self, partition: Any, cutoff: Any) -> Any:
+        """Return the posterior probability of at most ``cutoff``, given a partition.
+
+        Parameters
+        ----------
+        partition : DataFrame
+            Its records.
+        cutoff : ndarray
+            Where.
+
+        Returns
+        -------
+        array
+            One number a cutoff.
+        """
+
+    def quantile(self, partition: Any, p: Any, power: Any) -> Any:
+        """Return posterior quantiles, given a partition, with its likelihood raised to a power.
+
+        Parameters
+        ----------
+        partition : DataFrame
+            Its records.
+        p : ndarray
+            Probabilities.
+        power : float
+            To which the likelihood is raised.
+
+        Returns
+        -------
+        array
+            One number a probability.
+        """
+
+
+@dataclass(frozen=True)
+class FromSampler:
+    """The posterior of any model for which you have a function that returns posterior draws for a data frame.
+
+    Parameters
+    ----------
+    fit : callable
+        ``fit(frame)`` returns draws of the parameter: an array, or a mapping or data frame of arrays, one per name. It
+        must use nothing but its arguments; a generator that several partitions share would carry news of one to the
+        next. It is given by keyword what its signature names: ``rng``, a generator of this partition's own;
+        ``power``, the power of the likelihood; ``prior_power``, the power of the prior. A fit that takes no
+        ``prior_power`` should use a prior so weak that M copies of it do not matter.
+        Where quantiles are asked of a fit without ``power``, its draws are moved towards their mean by
+        the factor 1/√power, which is the same for a normal posterior under a weak prior.
+    parameter : str, optional
+        Which of the named draws is meant.
+    least_records : int, default 1
+        Fewer records than this in a partition, by n and M alone, raise before any budget is spent.
+    n_jobs : int, optional
+        As in joblib; by default what a surrounding ``joblib.parallel_config`` says, else all cores. Under
+        ``joblib.parallel_config(backend="dask")`` the partitions are fitted on the cluster.
+
+    Notes
+    -----
+    Records are held in memory, in one data frame and in its partitions. A fit that raises, or returns no finite
+    number, contributes 1/2 to a probability and the centre of the bounds to a quantile, in silence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import partition
+    >>> def fit(frame, rng):
+    ...     return rng.normal(frame["y"].mean(), frame["y"].std() / np.sqrt(len(frame)), size=500)
+    >>> posterior = partition.FromSampler(fit, n_jobs=1)
+    >>> public = pd.DataFrame({"y": [1.0, 2.0, 4.0, 5.0]})
+    >>> posterior.try_on(public).shape
+    (500,)
+    >>> bool(0.3 < posterior.probability(public, 3.0, rng=np.random.default_rng(1)) < 0.7)
+    True
+    >>> bool(posterior.quantile(public, 0.9, power=100.0, rng=np.random.default_rng(1)) < 3.3)
+    True
+
+    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
+    """
+
+    fit: Callable[..., Any]
+    parameter: str | None = None
+    least_records: int = 1
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.fit):
+            raise TypeError(f"fit must be a function of a data frame, got {self.fit!r}")
+        if self.parameter is not None and not isinstance(self.parameter, str):
+            raise TypeError(f"parameter must be a name or None, got {self.parameter!r}")
+        integer("least_records", self.least_records, least=1)
+        if self.n_jobs is not None and integer("n_jobs", self.n_jobs) == 0:
+            raise ValueError("n_jobs must not be 0")
+
+    def try_on(self, frame: pd.DataFrame, *, rng: np.random.Generator | None = None) -> FloatArray:
+        """Return the draws for a data frame, with errors shown: for public or simulated data.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Shaped like the sensitive data.
+        rng : numpy.random.Generator, optional
+            Handed to the fit, if it takes one.
+
+        Returns
+        -------
+        ndarray
+            Draws of the parameter.
+        """
+        return self._draws(frame, power=1.0, prior_power=1.0, rng=rng)
+
+    def probability(
+        self,
+        partition: pd.DataFrame,
+        cutoff: ArrayLike,
+        *,
+        prior_power: float = 1.0,
+        rng: np.random.Generator | None = None,
+    ) -> Any:
+        """Return the share of draws that are at most ``cutoff``.
+
+        Parameters
+        ----------
+        partition : DataFrame
+            The records.
+        cutoff : float or array
+            Where.
+        prior_power : float
+            Handed to the fit, if it takes one.
+        rng : numpy.random.Generator, optional
+            Handed to the fit, if it takes one.
+
+        Returns
+        -------
+        float or ndarray
+            Of the shape of ``cutoff``.
+        """
+        draws = np.sort(self._draws(partition, power=1.0, prior_power=prior_power, rng=rng))
+        return (np.searchsorted(draws, np.asarray(cutoff), side="right") / len(draws))[()]
+
+    def quantile(
+        self, partition: pd.DataFrame, p: ArrayLike, *, power: float = 1.0, rng: np.random.Generator | None = None
+    ) -> Any:
+        """Return quantiles of the draws.
+
+        Parameters
+        ----------
+        partition : DataFrame
+            The records.
+        p : float or array
+            Between 0 and 1.
+        power : float
+            Of the likelihood: handed to the fit, if it takes one, else the draws are rescaled.
+        rng : numpy.random.Generator, optional
+            Handed to the fit, if it takes one.
+
+        Returns
+        -------
+        float or ndarray
+            Of the shape of ``p``.
+        """
+        draws = self._draws(partition, power=power, prior_power=1.0, rng=rng)
+        if "power" not in _keywords(self.fit):
+            draws = draws.mean() + (draws - draws.mean()) / np.sqrt(power)
+        return np.quantile(draws, np.asarray(p))[()]
+
+    def _draws(
+        self, frame: pd.DataFrame, *, power: float, prior_power: float, rng: np.random.Generator | None
+    ) -> FloatArray:
+        generator = np.random.default_rng() if rng is None else rng
+        given = {"power": power, "prior_power": prior_power, "rng": generator}
+        drawn = self.fit(frame, **{name: value for name, value in given.items() if name in _keywords(self.fit)})
+        if self.parameter is not None:
+            drawn = drawn[self.parameter]
+        elif isinstance(drawn, (Mapping, pd.DataFrame)):
+            raise ValueError(f"parameter must name one of {list(drawn)}: the fit returns several")
+        draws = finite_array("the draws of the fit", drawn).ravel()
+        if draws.size == 0:
+            raise ValueError("the fit must return at least one draw")
+        return draws
+
+
+def _keywords(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of the arguments that a function can be given by keyword."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some compiled callables do not tell
+        return frozenset()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return frozenset(each.name for each in parameters if each.kind in kinds)
+
+
+def ask_all(
+    question: Callable[..., Any],
+    frames: Sequence[pd.DataFrame],
+    points: FloatArray,
+    options: Mapping[str, Any],
+    *,
+    n_jobs: int | None,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the answer of every partition, (M, points), through joblib; rows of NaN where one failed.
+
+    Each partition has a generator of its own, so that no answer depends on another partition's records.
+    """
+    wanted = _keywords(question)
+    given = {name: value for name, value in options.items() if name in wanted}
+    seeds = rng.integers(2**63, size=len(frames))
+    if n_jobs is None:
+        n_jobs = -1 if get_active_backend()[1] is None else None
+    run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
+    tasks = (
+        joblib.delayed(_answer)(question, frame, points, given, int(seed) if "rng" in wanted else None)
+        for frame, seed in zip(frames, seeds, strict=True)
+    )
+    rows = list(tqdm(run(tasks), total=len(frames), desc="partitions", delay=2, disable=None))
+    return np.stack(rows)
+
+
+def _answer(
+    question: Callable[..., Any], frame: pd.DataFrame, points: FloatArray, given: Mapping[str, Any], seed: int | None
+) -> FloatArray:
+    extra = {} if seed is None else {"rng": np.random.default_rng(seed)}
+    try:
+        answer = np.asarray(question(frame, points, **given, **extra), dtype=np.float64)
+        return np.broadcast_to(answer, points.shape).copy()
+    except Exception:  # whatever it is, it must not tell
+        return np.full(points.shape, np.nan)

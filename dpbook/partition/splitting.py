@@ -1,0 +1,406 @@
+"""Random disjoint partitions of records that do not look at the records.
+
+Which partition a record goes to depends on its place in the data and on random labels, never on its values, so two
+data sets that differ in one record differ in one partition: all that chapter 2's proofs need. Data may be an array, a
+table, a stream of chunks or a Dask collection. Conjugate models need no more of a partition than its count, means and
+scatter (:class:`Moments`), which are gathered in one pass, in memory that does not grow with the number of records.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from dpbook._validation import integer
+from dpbook.records import _dask_partitions, _is_dask, as_chunks
+
+__all__ = ["Moments", "count_records", "partition_frames", "partition_labels", "partition_moments"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# Records whose labels are drawn, and whose moments are added up, at a time. Every form of data is cut at the same
+# places, so that the same records give the same floats.
+_BLOCK = 2**16
+_WAVE = 32  # Dask partitions in flight at a time
+
+
+class Moments(NamedTuple):
+    """Count, means and scatter of each of M partitions; the response is the last of k columns.
+
+    Attributes
+    ----------
+    n : ndarray, shape (M,)
+        Records in each partition.
+    mean : ndarray, shape (M, k)
+        Means of the columns.
+    scatter : ndarray, shape (M, k, k)
+        Sums of products of deviations from the partition's own means.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.partition.splitting import partition_moments
+    >>> partition_moments(np.array([[0.0, 1.0], [2.0, 5.0]]), ["x"], "y", partitions=1).scatter[0]
+    array([[2., 4.],
+           [4., 8.]])
+
+    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
+    """
+
+    n: FloatArray
+    mean: FloatArray
+    scatter: FloatArray
+
+
+def partition_labels(
+    n: int | None, partitions: int, rng: np.random.Generator, *, block: int = _BLOCK
+) -> Iterator[IntArray]:
+    """Yield, block after block, the partition that each record goes to.
+
+    With n known, all splits into partitions whose sizes differ by at most one are equally likely: each block's counts
+    are multivariate hypergeometric given what is left, and their order is shuffled, so memory does not grow with n.
+    With n unknown the labels are independent and uniform, and the sizes binomial.
+
+    Parameters
+    ----------
+    n : int or None
+        The public number of records.
+    partitions : int
+        How many partitions.
+    rng : numpy.random.Generator
+        Source of the labels. It need not be secret: privacy holds for every fixed split.
+    block : int
+        Labels at a time.
+
+    Yields
+    ------
+    ndarray of int
+        Labels 0, ..., partitions - 1; endless where n is None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.partition.splitting import partition_labels
+    >>> labels = np.concatenate(list(partition_labels(10, 3, np.random.default_rng(0))))
+    >>> np.bincount(labels)
+    array([4, 3, 3])
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+    """
+    kind = np.uint16 if partitions <= 2**16 else np.int64  # short integers sort by radix
+    names = np.arange(partitions, dtype=kind)
+    if n is None:
+        while True:
+            yield rng.integers(partitions, size=block, dtype=kind)
+    left = n // partitions + (np.arange(partitions) < n % partitions)
+    missing = n
+    while missing > 0:
+        size = min(block, missing)
+        counts = left if size == missing else rng.multivariate_hypergeometric(left, size, method="marginals")
+        left, missing = left - counts, missing - size
+        labels = np.repeat(names, counts)
+        rng.shuffle(labels)
+        yield labels  # type: ignore[misc]
+
+
+def count_records(data: Any) -> int | None:
+    """Return the number of records, or None for an iterator, which cannot be counted without being read.
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, pyarrow Table, iterator of such chunks, or Dask collection
+        The records. A Dask collection counts its partitions where they live.
+
+    Returns
+    -------
+    int or None
+        How many records.
+
+    Examples
+    --------
+    >>> from dpbook.partition.splitting import count_records
+    >>> count_records([[1.0, 2.0], [3.0, 4.0]]), count_records(iter([]))
+    (2, None)
+
+    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
+    """
+    if _is_dask(data):
+        return sum(_dask_lengths(_dask_partitions(data, None, "data")))
+    if isinstance(data, Iterator):
+        return None
+    try:
+        return len(data)
+    except TypeError:
+        kind = type(data).__name__
+        raise TypeError(
+            f"data must be an array, a table, an iterator of chunks or a Dask collection, got {kind}"
+        ) from None
+
+
+def partition_moments(
+    data: Any,
+    covariates: Sequence[str],
+    response: str,
+    *,
+    partitions: int,
+    n: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> Moments:
+    """Split records at random and return the count, means and scatter of each partition.
+
+    Nothing here is private: a release adds noise to what is computed from it. NaN raises, which only the curator may
+    see.
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, pyarrow Table, iterator of such chunks, or Dask DataFrame
+        One row per record. An array has the covariates first, in their order, and the response last. An iterator is
+        read once; the partitions of a Dask DataFrame are reduced where they live.
+    covariates : sequence of str
+        Their columns.
+    response : str
+        Its column.
+    partitions : int
+        How many partitions.
+    n : int, optional
+        The number of records, for an iterator: partitions then have equal sizes, the same as for any other form of
+        the data.
+    rng : numpy.random.Generator, optional
+        Source of the labels; a fresh one by default.
+
+    Returns
+    -------
+    Moments
+        One row per partition. Equal to the bit for the same rng and records in memory or, with n, in chunks;
+        a Dask DataFrame is cut at other places and agrees up to rounding.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dpbook.partition.splitting import partition_moments
+    >>> table = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], "y": [1.0, 1.0, 2.0, 4.0]})
+    >>> partition_moments(table, ["x"], "y", partitions=2).n
+    array([2., 2.])
+
+    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
+    """
+    columns = [*covariates, response]
+    generator = np.random.default_rng() if rng is None else rng
+    known = count_records(data)
+    if known is not None and n is not None and n != known:
+        raise ValueError(f"n must be the number of records, {known}, got {n}")
+    size = n if known is None else known
+    if _is_dask(data):
+        parts = _dask_moments(data, columns, partitions, size or 0, generator)
+    else:
+        parts = _block_moments(data, columns, partitions, size, generator)
+    k = len(columns)
+    total = Moments(np.zeros(partitions), np.zeros((partitions, k)), np.zeros((partitions, k, k)))
+    for part in parts:
+        total = _merge(total, part)
+    read = int(total.n.sum())
+    if read == 0:
+        raise ValueError("data must hold at least one record, got none")
+    if size is not None and read != size:
+        raise ValueError(f"n must be the number of records, {read}, got {size}")
+    return total
+
+
+def partition_frames(
+    data: Any, *, partitions: int, n: int | None = None, rng: np.random.Generator | None = None
+) -> list[pd.DataFrame]:
+    """Split records at random into data frames, for models that need the records themselves.
+
+    All records are held in memory, an iterator's chunks and a Dask collection's partitions put together.
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, pyarrow Table, iterator of such chunks, or Dask DataFrame
+        One row per record; columns of any type.
+    partitions : int
+        How many partitions.
+    n : int, optional
+        The number of records, checked where given.
+    rng : numpy.random.Generator, optional
+        Source of the labels; a fresh one by default.
+
+    Returns
+    -------
+    list of DataFrame
+        Disjoint, together all records, sizes that differ by at most one; records keep their order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.partition.splitting import partition_frames
+    >>> frames = partition_frames(np.arange(5.0), partitions=2, rng=np.random.default_rng(0))
+    >>> [len(frame) for frame in frames]
+    [3, 2]
+
+    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
+    """
+    table = _as_frame(data)
+    if n is not None and n != len(table):
+        raise ValueError(f"n must be the number of records, {len(table)}, got {n}")
+    generator = np.random.default_rng() if rng is None else rng
+    blocks = list(partition_labels(len(table), partitions, generator))
+    labels = np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int64)
+    order = np.argsort(labels, kind="stable")
+    cuts = np.cumsum(np.bincount(labels, minlength=partitions))[:-1]
+    return [table.iloc[rows].reset_index(drop=True) for rows in np.split(order, cuts)]
+
+
+def _as_frame(data: Any) -> pd.DataFrame:
+    if _is_dask(data):
+        data = data.compute()
+    if isinstance(data, Iterator):
+        frames = [_as_frame(chunk) for chunk in data]
+        if not frames:
+            raise ValueError("data must hold at least one record, got none")
+        return pd.concat(frames, ignore_index=True)
+    if isinstance(data, pd.Series):
+        return data.to_frame()
+    if isinstance(data, pd.DataFrame):
+        return data
+    if hasattr(data, "to_pandas"):
+        return pd.DataFrame(data.to_pandas())
+    try:
+        return pd.DataFrame(np.asarray(data))
+    except ValueError as error:
+        raise ValueError(f"data must be a table or an array with one row per record: {error}") from None
+
+
+def _rows(data: Any, columns: list[str]) -> Iterator[FloatArray]:
+    """Yield float chunks with the covariates first and the response last, from named columns or in their order."""
+    pieces = data if isinstance(data, Iterator) else iter([data])
+    for piece in pieces:
+        named = hasattr(piece, "columns")
+        for chunk in as_chunks(piece, columns if named else None):
+            if chunk.shape[1] != len(columns):
+                raise ValueError(
+                    f"data must have {len(columns)} columns, the covariates and then the response, got {chunk.shape[1]}"
+                )
+            yield chunk
+
+
+def _blocks(chunks: Iterator[FloatArray]) -> Iterator[FloatArray]:
+    """Yield the same rows in blocks of one size (the last may be shorter), whatever the chunks."""
+    held: list[FloatArray] = []
+    rows = 0
+    for chunk in chunks:
+        while rows + len(chunk) >= _BLOCK:
+            cut = _BLOCK - rows
+            yield np.concatenate([*held, chunk[:cut]])
+            chunk, held, rows = chunk[cut:], [], 0
+        if len(chunk):
+            held.append(chunk)
+            rows += len(chunk)
+    if held:
+        yield np.concatenate(held)
+
+
+def _block_moments(
+    data: Any, columns: list[str], partitions: int, n: int | None, rng: np.random.Generator
+) -> Iterator[Moments]:
+    labels = partition_labels(n, partitions, rng)
+    count = None if n is None else -(-n // _BLOCK)
+    for block in tqdm(_blocks(_rows(data, columns)), total=count, desc="records", delay=2, disable=None):
+        label = next(labels, None)
+        if label is None or len(label) < len(block):
+            raise ValueError(f"n must be the number of records: data hold more than {n}")
+        yield _moments_of(block, label[: len(block)], partitions)
+
+
+def _moments_of(rows: FloatArray, labels: IntArray, partitions: int) -> Moments:
+    """Return the moments of the rows of each partition.
+
+    Every segment is added up by itself, so that the floats of one partition do not depend on the records of another.
+    """
+    order = np.argsort(labels, kind="stable")
+    counts = np.bincount(labels, minlength=partitions)
+    present = np.flatnonzero(counts)
+    sizes = counts[present]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    ordered = np.ascontiguousarray(rows.T)[:, order]
+    k = len(ordered)
+    mean, scatter = np.zeros((partitions, k)), np.zeros((partitions, k, k))
+    with np.errstate(all="ignore"):  # an overflow makes this partition fail, silently
+        means = np.add.reduceat(ordered, starts, axis=1) / sizes
+        mean[present] = means.T
+        ordered -= np.repeat(means, sizes, axis=1)
+        for i in range(k):
+            for j in range(i, k):
+                product = np.add.reduceat(ordered[i] * ordered[j], starts)
+                scatter[present, i, j] = scatter[present, j, i] = product
+    return Moments(counts.astype(np.float64), mean, scatter)
+
+
+def _merge(one: Moments, other: Moments) -> Moments:
+    """Return the moments of two disjoint sets of records together (the pairwise update of means and scatters)."""
+    if not one.n.any():
+        return other
+    n = one.n + other.n
+    share = np.divide(other.n, n, out=np.zeros_like(n), where=n > 0)
+    with np.errstate(all="ignore"):
+        gap = other.mean - one.mean
+        mean = one.mean + gap * share[:, None]
+        between = (one.n * share)[:, None, None] * gap[:, :, None] * gap[:, None, :]
+        return Moments(n, mean, one.scatter + other.scatter + between)
+
+
+def _dask_lengths(parts: list[Any]) -> list[int]:
+    dask: Any = importlib.import_module("dask")
+    return list(dask.compute(*[dask.delayed(len, pure=False)(part) for part in parts]))
+
+
+def _dask_moments(
+    data: Any, columns: list[str], partitions: int, n: int, rng: np.random.Generator
+) -> Iterator[Moments]:
+    """Reduce each Dask partition where it lives; only moments come back, some partitions at a time."""
+    dask: Any = importlib.import_module("dask")
+    parts = _dask_partitions(data, columns if hasattr(data, "columns") else None, "data")
+    lengths = _dask_lengths(parts)
+    stream = _Slices(partition_labels(n, partitions, rng))
+    reduce = dask.delayed(_piece_moments, pure=False)
+    for start in tqdm(range(0, len(parts), _WAVE), desc="waves", delay=2, disable=None):
+        wave = range(start, min(start + _WAVE, len(parts)))
+        pieces = [reduce(parts[i], stream.take(lengths[i]), columns, partitions) for i in wave if lengths[i]]
+        yield from dask.compute(*pieces)
+
+
+def _piece_moments(piece: Any, labels: IntArray, columns: list[str], partitions: int) -> Moments:
+    return _moments_of(np.concatenate(list(_rows(piece, columns))), labels, partitions)
+
+
+class _Slices:
+    """Serves a stream of label blocks in slices of any length."""
+
+    def __init__(self, blocks: Iterator[IntArray]) -> None:
+        self._blocks = blocks
+        self._held = np.empty(0, dtype=np.int64)
+
+    def take(self, count: int) -> IntArray:
+        held = [self._held]
+        while sum(map(len, held)) < count:
+            held.append(next(self._blocks))
+        labels = np.concatenate(held[1:] if len(held) > 1 and not len(held[0]) else held)
+        self._held = labels[count:]
+        return labels[:count]
+
+
+def checked_partitions(partitions: Any, n: int | None, least: int) -> int:
+    """Return the number of partitions; raise unless there are two or more, each with ``least`` records or more."""
+    count = integer("partitions", partitions, least=2)
+    if n is not None and n // count < least:
+        raise ValueError(
+            f"partitions must leave at least {least} records in each for this posterior: "
+            f"{count} partitions of {n} records leave {n // count}"
+        )
+    return count
