@@ -191,9 +191,12 @@ def _inverse(matrices: FloatArray) -> FloatArray:
     with np.errstate(all="ignore"):
         scale = 1 / np.sqrt(np.einsum("mii->mi", matrices))
         scaled = matrices * scale[:, :, None] * scale[:, None, :]
-        if k == 1:
-            return np.where(np.isfinite(scaled), scale[:, :, None] ** 2, np.nan)
         bad = ~np.isfinite(scaled).all(axis=(1, 2))
+        if k <= 2:  # closed form: a unit diagonal, and the correlation off it
+            r = scaled[:, 0, 1] if k == 2 else np.zeros(len(scaled))
+            bad |= 1 - np.abs(r) < _SINGULAR
+            inverse = (2 * np.eye(k) - scaled) / np.where(bad, np.nan, (1 - r) * (1 + r))[:, None, None]
+            return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
         values, vectors = np.linalg.eigh(np.where(bad[:, None, None], np.eye(k), scaled))
         bad |= values[:, 0] < _SINGULAR
         inverse = np.einsum("mik,mk,mjk->mij", vectors, 1 / values, vectors)

@@ -48,6 +48,9 @@ class PartitionPosterior(Protocol):
     ...         return stats.norm.ppf(p, mean, sd)
     >>> isinstance(NormalMean(), partition.PartitionPosterior)
     True
+    >>> public = pd.DataFrame([1.0, 2.0, 3.0])
+    >>> print(NormalMean().probability(public, 2.0), NormalMean().quantile(public, 0.5))
+    0.5 2.0
     >>> rng = np.random.default_rng(0)
     >>> release = partition.release_probability(
     ...     rng.normal(size=2000), 0.0, posterior=NormalMean(), partitions=40, epsilon=10.0, rng=rng

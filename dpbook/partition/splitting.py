@@ -94,20 +94,27 @@ def partition_labels(
 
     Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
-    kind = np.uint16 if partitions <= 2**16 else np.int64  # short integers sort by radix
-    names = np.arange(partitions, dtype=kind)
-    if n is None:
-        while True:
-            yield rng.integers(partitions, size=block, dtype=kind)
+    for order, counts in _orders(n, partitions, rng, block):
+        labels = np.empty(len(order), dtype=np.int64)
+        labels[order] = np.repeat(np.arange(partitions), counts)
+        yield labels
+
+
+def _orders(
+    n: int | None, partitions: int, rng: np.random.Generator, block: int = _BLOCK
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield, for each block of records, an order that puts partition after partition, and the partitions' counts."""
+    while n is None:
+        # Short integers sort by radix; up to 2**16 partitions fit.
+        labels = rng.integers(partitions, size=block).astype(np.uint16 if partitions <= 2**16 else np.int64)
+        yield np.argsort(labels, kind="stable"), np.bincount(labels, minlength=partitions)
     left = n // partitions + (np.arange(partitions) < n % partitions)
     missing = n
     while missing > 0:
         size = min(block, missing)
         counts = left if size == missing else rng.multivariate_hypergeometric(left, size, method="marginals")
         left, missing = left - counts, missing - size
-        labels = np.repeat(names, counts)
-        rng.shuffle(labels)
-        yield labels  # type: ignore[misc]
+        yield rng.permutation(size), counts
 
 
 def count_records(data: Any) -> int | None:
@@ -309,37 +316,50 @@ def _blocks(chunks: Iterator[FloatArray]) -> Iterator[FloatArray]:
 def _block_moments(
     data: Any, columns: list[str], partitions: int, n: int | None, rng: np.random.Generator
 ) -> Iterator[Moments]:
-    labels = partition_labels(n, partitions, rng)
+    orders = _orders(n, partitions, rng)
     count = None if n is None else -(-n // _BLOCK)
     for block in tqdm(_blocks(_rows(data, columns)), total=count, desc="records", delay=2, disable=None):
-        label = next(labels, None)
-        if label is None or len(label) < len(block):
-            raise ValueError(f"n must be the number of records: data hold more than {n}")
-        yield _moments_of(block, label[: len(block)], partitions)
+        order, counts = next(orders, (None, None))
+        if order is None or counts is None or (n is not None and len(order) != len(block)):
+            raise ValueError(f"n must be the number of records: data hold another number than {n}")
+        if len(order) > len(block):  # the last block of an iterator whose end nobody knew
+            labels = np.repeat(np.arange(partitions), counts)[order < len(block)]
+            order, counts = order[order < len(block)], np.bincount(labels, minlength=partitions)
+        yield _moments_of(block, order, counts)
 
 
-def _moments_of(rows: FloatArray, labels: IntArray, partitions: int) -> Moments:
-    """Return the moments of the rows of each partition.
+def _moments_of(rows: FloatArray, order: IntArray, counts: IntArray) -> Moments:
+    """Return the moments of the rows of each partition: the first ``counts[0]`` rows of the order, and so on.
 
-    Every segment is added up by itself, so that the floats of one partition do not depend on the records of another.
+    Every partition is added up by itself, so that its floats do not depend on the records of another.
     """
-    order = np.argsort(labels, kind="stable")
-    counts = np.bincount(labels, minlength=partitions)
     present = np.flatnonzero(counts)
     sizes = counts[present]
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    ordered = np.ascontiguousarray(rows.T)[:, order]
-    k = len(ordered)
+    ordered = np.take(np.ascontiguousarray(rows.T), order, axis=1)
+    k, partitions = len(ordered), len(counts)
     mean, scatter = np.zeros((partitions, k)), np.zeros((partitions, k, k))
     with np.errstate(all="ignore"):  # an overflow makes this partition fail, silently
-        means = np.add.reduceat(ordered, starts, axis=1) / sizes
-        mean[present] = means.T
-        ordered -= np.repeat(means, sizes, axis=1)
         for i in range(k):
-            for j in range(i, k):
+            mean[present, i] = np.add.reduceat(ordered[i], starts) / sizes
+            ordered[i] -= np.repeat(mean[present, i], sizes)
+            for j in range(i + 1):
                 product = np.add.reduceat(ordered[i] * ordered[j], starts)
                 scatter[present, i, j] = scatter[present, j, i] = product
     return Moments(counts.astype(np.float64), mean, scatter)
+
+
+def moments_of_groups(columns: Sequence[FloatArray]) -> Moments:
+    """Return the moments of records that are split already: each column an array (groups, records a group)."""
+    groups, size = columns[0].shape
+    k = len(columns)
+    means = [column.mean(axis=1) for column in columns]
+    deviations = [column - mean[:, None] for column, mean in zip(columns, means, strict=True)]
+    scatter = np.empty((groups, k, k))
+    for i in range(k):
+        for j in range(i + 1):
+            scatter[:, i, j] = scatter[:, j, i] = np.einsum("gr,gr->g", deviations[i], deviations[j])
+    return Moments(np.full(groups, float(size)), np.stack(means, axis=1), scatter)
 
 
 def _merge(one: Moments, other: Moments) -> Moments:
@@ -376,7 +396,8 @@ def _dask_moments(
 
 
 def _piece_moments(piece: Any, labels: IntArray, columns: list[str], partitions: int) -> Moments:
-    return _moments_of(np.concatenate(list(_rows(piece, columns))), labels, partitions)
+    rows = np.concatenate(list(_rows(piece, columns)))
+    return _moments_of(rows, np.argsort(labels, kind="stable"), np.bincount(labels, minlength=partitions))
 
 
 class _Slices:
