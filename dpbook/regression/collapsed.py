@@ -109,6 +109,8 @@ class CollapsedTarget:
     Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
 
+    mixture = True
+
     def __init__(self, problem: Problem, chains: int) -> None:
         layout = problem.layout
         self._problem = problem
@@ -130,7 +132,7 @@ class CollapsedTarget:
         by_cov = 0.5 * self._n * (pull[:, None] * pull[None] - inverse)
         by = self._natural_gradient(forward.natural, mean, cov, by_cov, self._n * pull)
         log_prior, gradient = coordinates.gradient(position, forward, by)
-        return value + log_prior, gradient
+        return refused(value + log_prior), gradient
 
     def value(self, coordinates: Coordinates, position: Array, variance: Array) -> Array:
         """Return the log density (B,)."""
@@ -138,16 +140,14 @@ class CollapsedTarget:
         inverse, log_determinant = inverse_of(self._covariance(mean, cov, variance))
         gap = self._noisy - sums
         fit = -0.5 * ((gap * times(inverse, gap)).sum(axis=0) + log_determinant)
-        return np.asarray(coordinates.log_prior(position) + fit)
+        return refused(coordinates.log_prior(position) + fit)
 
     def spread(self, coordinates: Coordinates, position: Array, variance: Array) -> Array:
         """Return n Sigma + D, (k, k, B)."""
         mean, cov, _ = released_moments(coordinates.natural(position), self._n, self._problem)
         return self._covariance(mean, cov, variance)
 
-    def noise(
-        self, coordinates: Coordinates, position: Array, variance: Array, rng: np.random.Generator
-    ) -> Array:
+    def noise(self, coordinates: Coordinates, position: Array, variance: Array, rng: np.random.Generator) -> Array:
         """Draw the noise given the parameters, its variances and the release, in Kalman form.
 
         Draw noise e* ~ N(0, D) and sums s* ~ N(n mu, n Sigma), then e = e* + D (n Sigma + D)^-1 (noisy - s* - e*).
@@ -228,7 +228,7 @@ def by_parameters(natural: Natural, mean: Array, cov: Array, by_m: Array, by_c: 
 def inverse_of(matrix: Array) -> tuple[Array, Array]:
     """Return the inverses and log determinants of positive definite matrices (k, k, B).
 
-    Where a matrix is not positive definite (to rounding), its log determinant is infinite.
+    Where a matrix is not positive definite (to rounding), its log determinant is NaN.
     """
     k = matrix.shape[0]
     diagonal = np.arange(k)
@@ -244,7 +244,12 @@ def inverse_of(matrix: Array) -> tuple[Array, Array]:
         log_determinant = np.where(sign > 0, log_determinant, np.nan)
         inverse = np.moveaxis(np.linalg.inv(first), 0, -1)
     inverse = inverse * unit[:, None] * unit[None]
-    return inverse, np.where(np.isnan(log_determinant), np.inf, log_determinant - 2 * np.log(unit).sum(axis=0))
+    return inverse, log_determinant - 2 * np.log(unit).sum(axis=0)
+
+
+def refused(value: Array) -> Array:
+    """Return log densities with minus infinity where they are not finite: the end of double precision is no mode."""
+    return np.where(np.isfinite(value), value, -np.inf)
 
 
 def _sweep(matrix: Array) -> Array:

@@ -32,6 +32,8 @@ _MIRROR_EVERY = 3
 _SCORING = 15  # steps of Fisher scoring before the first chain moves
 _CANDIDATES = 6  # of each kind, for the start of a chain
 _FLOOR = 1e-3  # smallest variance of a start, in coordinates where the bounds are [-1, 1]
+_FAR = 3.0  # largest mean of a start in those coordinates: statistics of records that nobody clipped may leave [-1, 1]
+_HOPELESS = 30.0  # a start whose log density is this much below that of another chain begins there instead
 _CACHE = 50_000  # numbers of a covariance batch that a block of releases may hold
 
 
@@ -42,10 +44,15 @@ class Target(Protocol):
     --------
     >>> from dpbook.regression.collapsed import CollapsedTarget
     >>> sorted(name for name in dir(CollapsedTarget) if not name.startswith("_"))
-    ['evaluate', 'noise', 'parameters', 'spread', 'value']
+    ['evaluate', 'mixture', 'noise', 'parameters', 'spread', 'value']
 
     Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
+
+    @property
+    def mixture(self) -> bool:
+        """Whether Laplace noise is taken as normal given its variances, which are drawn between the moves."""
+        ...
 
     def evaluate(self, coordinates: Coordinates, position: Array, variance: Array) -> tuple[Array, Array]:
         """Return the log density (B,) at positions (dim, B) given noise variances (k, B), and its gradient."""
@@ -55,9 +62,7 @@ class Target(Protocol):
         """Return the log density alone."""
         ...
 
-    def noise(
-        self, coordinates: Coordinates, position: Array, variance: Array, rng: np.random.Generator
-    ) -> Array:
+    def noise(self, coordinates: Coordinates, position: Array, variance: Array, rng: np.random.Generator) -> Array:
         """Draw the noise (k, B) of each statistic given positions and noise variances."""
         ...
 
@@ -80,7 +85,7 @@ class TargetOf(Protocol):
 
 class _State(NamedTuple):
     position: Array  # (dim, B)
-    variance: Array  # (k, B)
+    variance: Array | None  # (k, B); None for a target that takes Laplace noise as it is
     value: Array  # (B,)
     gradient: Array  # (dim, B)
 
@@ -230,7 +235,8 @@ def _run(
     scale = np.tile(problem.scale, chains)
     coordinates, position, factor = _start(target, problem, chains, rng)
     noise = np.broadcast_to((2.0 if problem.laplace else 1.0) * scale**2, (problem.layout.size, len(scale)))
-    state = _State(position, noise, *target.evaluate(coordinates, position, noise))
+    variance = None if problem.laplace and not target.mixture else noise
+    state = _State(position, variance, *target.evaluate(coordinates, position, variance))
     step = np.full(problem.releases, np.log(0.6))
     steps, edges, window = 3, [int(share * warm_up) for share in _WINDOWS], list[Array]()
     count, since = factor.shape[0], 0
@@ -274,7 +280,7 @@ def _sweep(
     rng: np.random.Generator,
 ) -> tuple[_State, Array]:
     """Draw the noise variances, then move the position; return the new state and the chances of acceptance."""
-    if problem.laplace:
+    if problem.laplace and state.variance is not None:
         residual = target.noise(coordinates, state.position, state.variance, rng)
         variance = draw_noise_variance(residual, np.tile(problem.scale, chains), rng)
         state = _State(state.position, variance, *target.evaluate(coordinates, state.position, variance))
@@ -312,7 +318,8 @@ def _hamiltonian(
 
 
 def _chosen(accepted: NDArray[np.bool_], new: _State, old: _State) -> _State:
-    return _State(*(np.where(accepted, here, there) for here, there in zip(new, old, strict=True)))
+    position, gradient = np.where(accepted, new.position, old.position), np.where(accepted, new.gradient, old.gradient)
+    return _State(position, old.variance, np.where(accepted, new.value, old.value), gradient)
 
 
 def _mirrored(target: Target, coordinates: Coordinates, state: _State, rng: np.random.Generator) -> _State:
@@ -383,9 +390,7 @@ def _safe_cholesky(matrix: Array) -> Array:
         return np.asarray(root)
 
 
-def _start(
-    target: Target, problem: Problem, chains: int, rng: np.random.Generator
-) -> tuple[Coordinates, Array, Array]:
+def _start(target: Target, problem: Problem, chains: int, rng: np.random.Generator) -> tuple[Coordinates, Array, Array]:
     """Return centred coordinates, over-dispersed positions in them, and a first metric.
 
     Chains begin at candidates near the released statistics and from the prior, chosen by how well they fit with
@@ -449,13 +454,13 @@ def _fitted(noisy: Array, problem: Problem) -> Natural:
     q = layout.regressors
     sums = layout.matrix(noisy, n) / n[:, None, None]  # second moments of u
     if first:
-        mean = np.clip(sums[..., 0, 1:], -1, 1)
+        mean = np.clip(sums[..., 0, 1:], -_FAR, _FAR)
         scatter = sums[..., 1:, 1:] - mean[..., :, None] * mean[..., None, :]
     else:
         mean = np.zeros_like(sums[..., 0])
         scatter = sums
     values, vectors = np.linalg.eigh(scatter)
-    scatter = (vectors * np.clip(values, _FLOOR, 4.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    scatter = (vectors * np.clip(values, _FLOOR, _FAR**2)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     covariates, prior, d = problem.covariates, problem.prior, layout.d
     off = mean[..., :d] - covariates.mean
     weight = covariates.strength / (covariates.strength + n)
@@ -497,12 +502,12 @@ def _scored(target: Target, coordinates: Coordinates, problem: Problem, position
         position = np.where(better, position + move, position)
         value, gradient = np.where(better, new_value, value), np.where(better, new_gradient, gradient)
         damping = np.clip(np.where(better, damping / 4, damping * 6), 1e-4, 1e6)
-    return position
+    value, position = value.reshape(-1, problem.releases), position.reshape(len(position), -1, problem.releases)
+    best = np.take_along_axis(position, np.argmax(value, axis=0)[None, None], axis=1)
+    return np.where(value > value.max(axis=0) - _HOPELESS, position, best).reshape(len(position), -1)
 
 
-def _information(
-    target: Target, coordinates: Coordinates, problem: Problem, position: Array, noise: Array
-) -> Array:
+def _information(target: Target, coordinates: Coordinates, problem: Problem, position: Array, noise: Array) -> Array:
     """Return the information at positions: the prior's plus J'S^-1 J, J of the expected sums; (B, dim, dim)."""
     n = np.tile(problem.n, position.shape[1] // problem.releases)
 
@@ -523,9 +528,7 @@ def _information(
     return information + coordinates.prior_curvature(position).T[:, :, None] * np.eye(position.shape[0])
 
 
-def _centred(
-    coordinates: Coordinates, natural: Natural, information: Array, chains: int, releases: int
-) -> Coordinates:
+def _centred(coordinates: Coordinates, natural: Natural, information: Array, chains: int, releases: int) -> Coordinates:
     """Return coordinates in which directions of theta and of mean_x are centred as far as the release tells them.
 
     In coordinates with nothing centred the prior's precision is 1, so that 1 - 1/precision is the share of the prior's

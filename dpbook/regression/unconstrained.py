@@ -243,35 +243,63 @@ class Coordinates:
         xi, v, zeta, _ = self._parts(position)
         q, d = self.layout.regressors, self.layout.d
         value, w, h = self._log_prior(position, forward)
-        sigma, sigma2, root, centring = forward.sigma, forward.natural.sigma2, forward.root, forward.centring
-        out = np.empty_like(position)
-        # theta and sigma2
-        by_eta = times(np.swapaxes(self.theta_root, 0, 1), by.theta)
-        out[:q] = forward.spread * by_eta - h * h * xi
-        pull = -0.5 * self.centred_theta * (self.sigma_star / sigma)  # dh/dv
-        out[q] = 0.5 * sigma * ((1 - self.centred_theta) * xi * by_eta).sum(axis=0) + sigma2 * by.sigma2
+        root, centring = forward.root, forward.centring
+        back = times(np.swapaxes(_lower_inverse(root), 0, 1), w)  # of w = L^-1 M zeta
+        by_root = back[:, None] * (w[None] - (1 - self.centred_mean[:, None]) * zeta[None])
+        on = np.arange(d)
+        by_root[on, on] -= self.centred_mean * self.root_star[on, on] / (root[on, on] * centring[on, on])
+        out = self._carried_back(position, forward, by, by_root)
+        out[:q] -= h * h * xi
+        pull = -0.5 * self.centred_theta * (self.sigma_star / forward.sigma)  # dh/dv
         out[q] += ((1 / h - h * xi * xi) * pull).sum(axis=0) - self.shape + self.rate * np.exp(-v)
-        # mean_x: t = M zeta, w = L^-1 t
-        back = times(np.swapaxes(_lower_inverse(root), 0, 1), w)
-        by_t = by.mean_x / np.sqrt(self.strength) - back
-        out[q + 1 : q + 1 + d] = times(np.swapaxes(centring, 0, 1), by_t)
-        by_root = (1 - self.centred_mean[:, None]) * by_t[:, None] * zeta[None] + back[:, None] * w[None]
-        by_root += 2 * product(by.cov_x, root)
-        diagonal = np.arange(d)
-        by_root[diagonal, diagonal] -= (
-            self.centred_mean
-            * self.root_star[diagonal, diagonal]
-            / (root[diagonal, diagonal] * centring[diagonal, diagonal])
-        )
-        # cov_x: L = P E^-1, so that dL = -L dE V
+        out[q + 1 : q + 1 + d] -= times(np.swapaxes(centring, 0, 1), back)
+        rows, columns = np.tril_indices(d)
+        entries = -forward.bartlett[rows, columns]
+        entries[rows == columns] *= forward.bartlett[on, on]
+        entries[rows == columns] += self.dof - (d - 1 - on[:, None])
+        out[q + 1 + d :] += entries
+        return value, out
+
+    def volume_gradient(self, position: Array, forward: _Forward, by: Natural) -> tuple[Array, Array]:
+        """Return the log volume (B,) of the map to the parameters, and the gradient of it plus a function.
+
+        For a density of theta, sigma2, mean_x and cov_x that is not the prior.
+        """
+        q, d = self.layout.regressors, self.layout.d
+        centring, on = forward.centring, np.arange(d)
+        rows, columns = np.tril_indices(d)
+        diagonal = self._parts(position)[3][rows == columns]
+        powers = (2 * d - on)[:, None]
+        value = np.log(forward.spread).sum(axis=0) + position[q] + np.log(centring[on, on]).sum(axis=0)
+        value = value - (powers * diagonal).sum(axis=0)
+        by_root = np.zeros_like(forward.root)
+        by_root[on, on] = (1 - self.centred_mean) / centring[on, on]
+        out = self._carried_back(position, forward, by, by_root)
+        out[q] += 1 + 0.5 * forward.sigma * ((1 - self.centred_theta) / forward.spread).sum(axis=0)
+        out[q + 1 + d + np.flatnonzero(rows == columns)] -= powers
+        return value, out
+
+    def _carried_back(self, position: Array, forward: _Forward, by: Natural, by_root: Array) -> Array:
+        """Return derivatives by the coordinates (dim, B) from those by the parameters, and by L besides."""
+        xi, _, zeta, _ = self._parts(position)
+        q, d = self.layout.regressors, self.layout.d
+        out = np.empty_like(position)
+        by_eta = times(np.swapaxes(self.theta_root, 0, 1), by.theta)
+        out[:q] = forward.spread * by_eta
+        out[q] = 0.5 * forward.sigma * ((1 - self.centred_theta) * xi * by_eta).sum(axis=0)
+        out[q] += forward.natural.sigma2 * by.sigma2
+        by_t = by.mean_x / np.sqrt(self.strength)
+        out[q + 1 : q + 1 + d] = times(np.swapaxes(forward.centring, 0, 1), by_t)
+        by_root = by_root + (1 - self.centred_mean[:, None]) * by_t[:, None] * zeta[None]
+        by_root += 2 * product(by.cov_x, forward.root)
+        # L = P E^-1, so that dL = -L dE V
         rows, columns = np.tril_indices(d)
         lower = np.where((np.arange(d)[:, None] >= np.arange(d))[..., None], by_root, 0.0)
-        by_bartlett = -product(np.swapaxes(root, 0, 1), product(lower, np.swapaxes(forward.inverse, 0, 1)))
-        entries = by_bartlett[rows, columns] - forward.bartlett[rows, columns]
-        on = forward.bartlett[diagonal, diagonal]
-        entries[rows == columns] = entries[rows == columns] * on + self.dof - (d - 1 - diagonal[:, None])
-        out[q + 1 + d :] = entries
-        return value, out
+        by_bartlett = -product(np.swapaxes(forward.root, 0, 1), product(lower, np.swapaxes(forward.inverse, 0, 1)))
+        on = np.arange(d)
+        by_bartlett[on, on] *= forward.bartlett[on, on]
+        out[q + 1 + d :] = by_bartlett[rows, columns]
+        return out
 
     def prior_curvature(self, position: Array) -> Array:
         """Return the diagonal (dim, B) of the prior's information, roughly."""
