@@ -44,6 +44,7 @@ class Layout:
     --------
     One covariate and an intercept, u = (1, x, y): the statistics are x, y, x², xy, y².
 
+    >>> import numpy as np
     >>> layout = Layout(1, True)
     >>> layout.size, list(zip(layout.rows.tolist(), layout.columns.tolist()))
     (5, [(0, 1), (0, 2), (1, 1), (1, 2), (2, 2)])
@@ -51,6 +52,8 @@ class Layout:
     array([[10.,  1.,  2.],
            [ 1.,  3.,  4.],
            [ 2.,  4.,  5.]])
+    >>> layout.vector(np.arange(9.0).reshape(3, 3))
+    array([1., 2., 4., 5., 8.])
 
     Explained in :doc:`/book/regression/private-least-squares`.
     """
@@ -96,11 +99,35 @@ class Layout:
         return np.asarray(self.columns < self.regressors)
 
     def vector(self, matrix: Array) -> Array:
-        """Return the unique statistics (..., k) held in symmetric matrices (..., p, p)."""
+        """Return the unique statistics held in symmetric matrices.
+
+        Parameters
+        ----------
+        matrix : array (..., p, p)
+            ``u u'``, or a sum or mean of them.
+
+        Returns
+        -------
+        array (..., k)
+            Its upper triangle, row by row, without the constant.
+        """
         return np.asarray(matrix[..., self.rows, self.columns])
 
     def matrix(self, vector: Array, n: Array | float) -> Array:
-        """Return the symmetric matrices (..., p, p) of statistics (..., k); ``n`` (...) is the constant's entry."""
+        """Return the symmetric matrices of which these are the unique statistics.
+
+        Parameters
+        ----------
+        vector : array (..., k)
+            Statistics.
+        n : array (...) or float
+            The constant's entry: the number of records for sums, 1 for means.
+
+        Returns
+        -------
+        array (..., p, p)
+            The inverse of :meth:`vector`.
+        """
         vector = np.asarray(vector, dtype=np.float64)
         matrix = vector[..., self.position]  # the constant reads position -1 and is overwritten
         if self.intercept:
