@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import isotonic_regression
 
-from dpbook._validation import fraction, integer, one_of
+from dpbook._validation import at_least, fraction, integer, one_of
 from dpbook.latent_noise import normal_laplace_cdf
 from dpbook.release import Release
 
@@ -136,16 +136,20 @@ class CombinedProbability:
             return fisher_probability(noisy, partitions)
         return rescale_probability(noisy, partitions, rescale=self.rescale)
 
-    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+    def interval(self, level: float = 0.95, *, bias: float = 0.0) -> tuple[Any, Any]:
         """Return a confidence interval for the full-data posterior probability, for each cutoff by itself.
 
         It inverts the law of the noisy aggregate given the full-data z-score: Laplace noise plus the residual of
-        averaging, which does not vanish with epsilon. The level is that of repeated data and noise.
+        averaging, which does not vanish with epsilon. The level is that of repeated data and noise, for partitions
+        whose posteriors are nearly normal and unbiased; small partitions of skewed records are not.
 
         Parameters
         ----------
         level : float, default 0.95
             In (0, 1).
+        bias : float, default 0.0
+            Full-data posterior sds by which small partitions may mislead, all in one direction; both ends give way by
+            so much.
 
         Returns
         -------
@@ -160,7 +164,8 @@ class CombinedProbability:
         sign = -1.0 if method == "fisher" else 1.0  # the sum falls where the mean rises
         y = sign * np.asarray(noisy, dtype=np.float64)[..., None]
         cdf = normal_laplace_cdf(y, sign * centre, sd**2, self.release.scale[name])
-        low, high = _crossing(cdf, 1 - tail), _crossing(cdf, tail)
+        shift = at_least("bias", bias, 0.0)
+        low, high = _crossing(cdf, 1 - tail) - shift, _crossing(cdf, tail) + shift
         return special.ndtr(low)[()], special.ndtr(high)[()]
 
 
@@ -209,7 +214,7 @@ class CombinedQuantile:
             return float(low), float(high)
         return self.release.bounds["quantile"]
 
-    def interval(self, level: float = 0.95) -> tuple[Any, Any]:
+    def interval(self, level: float = 0.95, *, bias: float = 0.0) -> tuple[Any, Any]:
         """Return a confidence interval for the full-data posterior quantile, for each probability by itself.
 
         It accounts for the Laplace noise, for the difference between an average over partitions and the whole, and
@@ -219,6 +224,8 @@ class CombinedQuantile:
         ----------
         level : float, default 0.95
             In (0, 1).
+        bias : float, default 0.0
+            By how much, in units of the quantile, small partitions may mislead, all in one direction.
 
         Returns
         -------
@@ -232,7 +239,7 @@ class CombinedQuantile:
         widest = self.release.bounds.get("public_range", (-math.inf, math.inf))
         if failure >= error / 2:
             return np.full(noisy.shape, widest[0])[()], np.full(noisy.shape, widest[1])[()]
-        half = self._half_width((error - failure) / 2)
+        half = self._half_width((error - failure) / 2) + at_least("bias", bias, 0.0)
         return np.maximum(noisy - half, widest[0])[()], np.minimum(noisy + half, widest[1])[()]
 
     def _half_width(self, tail: float) -> float:

@@ -422,6 +422,8 @@ class ProbabilityPreview:
         noise, and from averaging itself, which no epsilon removes.
     rmse : float
         Expected root mean squared error of the probability where the true one is 1/2, the worst place.
+    average_rmse : float
+        The same over cutoffs drawn from the full-data posterior itself, where every true probability is as likely.
     records : int
         Records a partition.
 
@@ -438,6 +440,7 @@ class ProbabilityPreview:
     noise_sd: float
     residual_sd: float
     rmse: float
+    average_rmse: float
     records: int
 
 
@@ -466,8 +469,8 @@ def preview_probability(
     --------
     >>> from dpbook import partition
     >>> look = partition.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
-    >>> print(f"{look.noise_sd:.2f} {look.residual_sd:.2f} {look.rmse:.2f}")
-    0.63 0.23 0.21
+    >>> print(f"{look.noise_sd:.2f} {look.residual_sd:.2f} {look.rmse:.2f} {look.average_rmse:.2f}")
+    0.63 0.23 0.21 0.18
 
     Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
     """
@@ -481,8 +484,14 @@ def preview_probability(
         scale, stretch = -2 * math.log(p_min) * count / epsilon, 1 / (2 * math.sqrt(m))
     z = np.linspace(-12, 12, 4801)
     weight = np.exp(normal_laplace_logpdf(z, 0.0, (sd * stretch) ** 2, scale * stretch)) * (z[1] - z[0])
-    inside = float((weight * (special.ndtr(z) - 0.5) ** 2).sum()) + 0.25 * max(0.0, 1 - float(weight.sum()))
-    return ProbabilityPreview(scale, math.sqrt(2) * scale * stretch, sd * stretch, math.sqrt(inside), n // m)
+    true = special.ndtri((np.arange(40) + 0.5) / 40)[:, None]
+    squares = (weight * (special.ndtr(np.stack([true + z, 0 * true + z])) - special.ndtr([true, 0 * true])) ** 2).sum(
+        -1
+    )
+    # What of the noise lies beyond the grid moves the answer to 0 or 1.
+    squares += max(0.0, 1 - float(weight.sum())) * (special.ndtr([true, 0 * true])[..., 0] ** 2 + 0.25) / 2
+    average, middle = (math.sqrt(each) for each in squares.mean(axis=1))
+    return ProbabilityPreview(scale, math.sqrt(2) * scale * stretch, sd * stretch, middle, average, n // m)
 
 
 @dataclass(frozen=True)
