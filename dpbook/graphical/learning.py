@@ -5,7 +5,7 @@ Chapter 5 explains them. ``fit`` reads a release only; :func:`fit_nonprivate` re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ METHODS = ("cgm", "naive", "penalised")
 _FLOOR = 1e-300  # keeps logarithms of empty cells finite where no ridge does
 _MOVE = 0.25  # how far EM may move a log-potential in all, by default
 _MOST_STEPS = 50
+_ROUND = 60  # iterations of an optimiser before it measures the curvature anew
 
 
 def fit(
@@ -41,8 +42,8 @@ def fit(
     steps: int | None = None,
     prior_sd: float = 1.0,
     inference: str = "auto",
-    tolerance: float = 1e-6,
-    iterations: int = 2000,
+    tolerance: float | None = None,
+    iterations: int = 1000,
     limit: int = LARGEST_TABLE,
 ) -> MarkovRandomField:
     """Learn a Markov random field from released clique tables.
@@ -73,9 +74,10 @@ def fit(
         The standard deviation of the log-potentials in the prior of ``"penalised"``.
     inference : {"auto", "exact", "loopy"}
         As in :class:`MarkovRandomField`; ``"penalised"`` needs exact inference.
-    tolerance : float, default 1e-6
-        The largest difference, in probability, at which an optimiser stops.
-    iterations : int, default 2000
+    tolerance : float, optional
+        The largest slope, in probability, at which an optimiser stops; by default a thousandth of the noise on a
+        cell, b / 1000 n, within 1e-7 and 1e-5.
+    iterations : int, default 1000
         The most iterations of an optimiser.
     limit : int, default 2**22
         The most entries that a table of the junction tree may have.
@@ -101,7 +103,9 @@ def fit(
         raise TypeError(f"release must be a Release of clique tables, got {type(release).__name__}")
     release.require(model=MODEL, mechanisms=("laplace",))
     one_of("method", method, METHODS)
-    tolerance, iterations = positive("tolerance", tolerance), integer("iterations", iterations, least=1)
+    iterations = integer("iterations", iterations, least=1)
+    if tolerance is not None:
+        tolerance = positive("tolerance", tolerance)
     prior_sd = positive("prior_sd", prior_sd)
     if ridge is not None:
         ridge = positive("ridge", ridge)
@@ -110,6 +114,8 @@ def fit(
     if not isinstance(project, (bool, np.bool_)):
         raise TypeError(f"project must be True or False, got {project!r}")
     problem = problem_of(release, inference=inference, limit=limit)
+    if tolerance is None:
+        tolerance = float(np.clip(1e-3 * np.median(problem.scales) / problem.n, 1e-7, 1e-5))
     if method == "naive":
         return _fit_naive(problem, 1e-4 if ridge is None else ridge, bool(project), tolerance, iterations)
     if method == "cgm":
@@ -305,16 +311,22 @@ def _fit_penalised(problem: Problem, prior_sd: float, tolerance: float, iteratio
     """Maximise the sum of log densities of the cells less half the squared potentials over the prior's variance."""
     n, precision = problem.n, 1 / (prior_sd**2 * problem.n)
 
+    last = _Last(problem)
+
     def loss(theta: Array) -> tuple[float, Array]:
-        found = problem.infer(theta)
+        found = last.infer(theta)
         density, slope = _cell_likelihood(problem, found)
         pull = problem.copies * problem.tangent(found, -slope / (n * problem.copies))
         return -density / n + 0.5 * precision * float(theta @ theta), pull + precision * theta
 
+    def curvature(theta: Array) -> Array:
+        share = np.maximum(last.infer(theta).means, 1e-9)
+        return np.asarray(problem.copies * n * share**2 / (n * share + 2 * problem.scales**2) + precision)
+
     begin = _maximum_likelihood(
         problem, _projected(problem), noise_aware_ridge(problem), tolerance=1e-4, iterations=iterations
     )
-    best = _minimise(loss, begin.theta, tolerance, iterations)
+    best = _minimise(loss, curvature, begin.theta, tolerance, iterations)
     return problem.field(best.theta, _report("penalised", problem, best, tolerance, {"prior_sd": prior_sd}))
 
 
@@ -393,33 +405,80 @@ class _Optimum(NamedTuple):
     converged: bool
 
 
-def _minimise(objective: Any, start: Array, tolerance: float, iterations: int) -> _Optimum:
-    """Minimise a smooth function by L-BFGS until its largest slope, in probabilities, is below the tolerance."""
-    found = optimize.minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": iterations, "maxfun": 2 * iterations, "gtol": tolerance, "ftol": 0.0, "maxcor": 20},
-    )
-    slope = float(np.abs(found.jac).max())
-    return _Optimum(found.x, float(found.fun), slope, int(found.nit), int(found.nfev), slope <= tolerance)
+def _minimise(
+    objective: Callable[[Array], tuple[float, Array]],
+    curvature: Callable[[Array], Array],
+    start: Array,
+    tolerance: float,
+    iterations: int,
+) -> _Optimum:
+    """Minimise a smooth function by L-BFGS, in rounds, until its largest slope is below the tolerance.
+
+    Potentials of rare cells are nearly flat and those of common ones are not, so that each round measures every
+    potential in units of one over the root of its curvature, taken where the last round ended.
+    """
+    theta, used, evaluations = start, 0, 0
+    value, slope = objective(theta)
+    while used < iterations and np.abs(slope).max() > tolerance:
+        unit = 1 / np.sqrt(curvature(theta))
+
+        def scaled(x: Array, unit: Array = unit) -> tuple[float, Array]:
+            found, gradient = objective(unit * x)
+            return found, unit * gradient
+
+        def settled(x: Array, unit: Array = unit) -> None:
+            if np.abs(objective(unit * x)[1]).max() <= tolerance:
+                raise StopIteration
+
+        found = optimize.minimize(
+            scaled,
+            theta / unit,
+            jac=True,
+            method="L-BFGS-B",
+            callback=settled,
+            options={"maxiter": min(_ROUND, iterations - used), "ftol": 0.0, "gtol": 0.0, "maxcor": 20},
+        )
+        evaluations += int(found.nfev)
+        used += max(int(found.nit), 1)
+        if float(found.fun) >= value and found.nit == 0:  # rounding errors are all that is left
+            break
+        theta, value = unit * found.x, float(found.fun)
+        slope = np.asarray(found.jac) / unit
+    steepest = float(np.abs(slope).max())
+    return _Optimum(theta, value, steepest, used, evaluations, steepest <= tolerance)
 
 
 def _maximum_likelihood(
-    problem: Problem, shares: Array, ridge: float, *, tolerance: float, iterations: int, start: Array | None = None
+    problem: Problem, shares: Array, ridge: float, *, tolerance: float, iterations: int
 ) -> _Optimum:
     """Maximise θᵀ(n · shares) − N A(θ) − ridge ‖θ‖², per record; shares are tables that sum to 1 or nearly so."""
-    weights, penalty = problem.copies * shares, ridge / problem.n
+    weights, penalty = problem.copies * problem.consistent(shares), ridge / problem.n
+    last = _Last(problem)
 
     def loss(theta: Array) -> tuple[float, Array]:
-        found = problem.infer(theta)
+        found = last.infer(theta)
         value = found.log_partition - float(weights @ theta) + penalty * float(theta @ theta)
         return value, problem.copies * found.means - weights + 2 * penalty * theta
 
-    if start is None:
-        start = problem.start(_smoothed(problem, shares, ridge))
-    return _minimise(loss, start, tolerance, iterations)
+    def curvature(theta: Array) -> Array:
+        return problem.copies * np.maximum(last.infer(theta).means, 1e-9) + 2 * penalty
+
+    start = problem.start(_smoothed(problem, weights / problem.copies, ridge))
+    return _minimise(loss, curvature, start, tolerance, iterations)
+
+
+class _Last:
+    """Remembers the last inference, which an optimiser's stopping rule asks for again."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.theta: Array = np.empty(0)
+        self.found: Inferred | None = None
+
+    def infer(self, theta: Array) -> Inferred:
+        if self.found is None or not np.array_equal(theta, self.theta):
+            self.theta, self.found = theta.copy(), self.problem.infer(theta)
+        return self.found
 
 
 def _smoothed(problem: Problem, shares: Array, ridge: float) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -209,6 +210,45 @@ class Problem:
         made.inference = "exact" if isinstance(self.engine, JunctionTree) else "loopy"
         return made.with_potentials(self.split(theta), report)
 
+    def consistent(self, vector: Array) -> Array:
+        """Return the nearest tables, in least squares, that agree on the variables they share; tied ones as they are.
+
+        A table is the sum of one interaction for each subset of its variables, and these are orthogonal, so that each
+        can be averaged by itself over the tables that hold it. What is taken away has no effect on the law of a field
+        fitted to the tables: moving a potential from one clique to another that holds the same variables changes
+        nothing but the potentials themselves.
+
+        Parameters
+        ----------
+        vector : ndarray
+            Tables, laid end to end.
+
+        Returns
+        -------
+        ndarray
+            Tables with equal margins wherever two of them overlap.
+        """
+        if any(len(group) > 1 for group in self.groups):
+            return vector
+        cliques = [group[0] for group in self.groups]
+        tables = self.split(vector)
+        made = [np.zeros_like(table) for table in tables]
+        holders: dict[tuple[str, ...], list[int]] = {}
+        for position, clique in enumerate(cliques):
+            for size in range(len(clique) + 1):
+                for subset in itertools.combinations(sorted(clique), size):
+                    holders.setdefault(subset, []).append(position)
+        for subset, held in holders.items():
+            spread = [self.domain.size(set(cliques[i]) - set(subset)) for i in held]  # cells that share one entry
+            parts = [_interaction(tables[i], cliques[i], subset) / k for i, k in zip(held, spread, strict=True)]
+            common = np.sum(parts, axis=0) / sum(1 / k for k in spread)
+            for i, k in zip(held, spread, strict=True):
+                kept = [name for name in cliques[i] if name in subset]
+                ordered = common.transpose([subset.index(name) for name in kept])
+                shape = [self.domain.size([name]) if name in subset else 1 for name in cliques[i]]
+                made[i] += ordered.reshape(shape) / k
+        return np.concatenate([table.ravel() for table in made])
+
     def start(self, probabilities: Array) -> Array:
         """Return potentials whose field has about these tables as marginals; exactly, on trees of consistent tables.
 
@@ -238,6 +278,16 @@ class Problem:
                 theta = theta - extra * np.log(table.sum(axis=others, keepdims=True))
             parts.append((theta - theta.mean()).ravel())
         return np.concatenate(parts)
+
+
+def _interaction(table: Array, clique: tuple[str, ...], subset: tuple[str, ...]) -> Array:
+    """Return what a table says of a subset of its variables beyond what it says of smaller ones, axes as in subset."""
+    rest = tuple(axis for axis, name in enumerate(clique) if name not in subset)
+    kept = [name for name in clique if name in subset]
+    found = table.sum(axis=rest).transpose([kept.index(name) for name in subset])
+    for axis in range(len(subset)):
+        found = found - found.mean(axis=axis, keepdims=True)
+    return np.asarray(found)
 
 
 @dataclass(frozen=True)

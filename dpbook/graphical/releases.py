@@ -316,13 +316,14 @@ def _table(
     size = math.prod(shape)
     if not weighted:
         return _count(cells[:, 0], times, size).reshape(shape)
-    parts: NDArray[np.int64] = seen.sum(axis=1)
+    parts = np.asarray(seen.sum(axis=1), dtype=np.int64)
     if persons is not None:
-        parts = np.bincount(persons, weights=parts).astype(np.int64)[persons]
+        parts = np.asarray(np.bincount(persons, weights=parts), dtype=np.int64)[persons]
     total = np.zeros(size, dtype=np.int64)
-    for k in np.unique(parts[parts > 0]):  # one exact count for each K: K weights of floor(2**32 / K) stay within 1
-        rows, columns = np.nonzero(seen & (parts == k)[:, None])
-        total += _count(cells[rows, columns], times[rows], size) * (_WEIGHT // int(k))
+    # One exact count for each K: K weights of floor(2**32 / K) stay within 1.
+    for k in np.unique(parts[parts > 0]).tolist():
+        chosen, members = np.nonzero(seen & (parts == k)[:, None])
+        total += _count(cells[chosen, members], times[chosen], size) * (_WEIGHT // k)
     return total.reshape(shape)
 
 
