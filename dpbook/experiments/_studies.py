@@ -1,4 +1,4 @@
-"""What every study shares: the seed of a cell, its table on disk with a line that says how it was made, its command.
+"""What every study shares: a cell's seed and its scores, a table on disk with a line on how it was made, a command.
 
 A study is a function ``study(*, trials=..., seed=..., [progress=...]) -> pandas.DataFrame``; a module of studies keeps
 them in a mapping from names to functions and calls :func:`load_table` and :func:`run_command`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +16,22 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from dpbook import diagnostics
 from dpbook._validation import one_of
 from dpbook._version import __version__
 
-__all__ = ["Study", "cell_rng", "load_table", "results_of", "run_command", "save_table"]
+__all__ = [
+    "Study",
+    "cell_rng",
+    "corrected_over_study",
+    "judge",
+    "load_table",
+    "results_of",
+    "run_command",
+    "save_table",
+]
 
 Study = Callable[..., pd.DataFrame]
 
@@ -32,6 +44,50 @@ def results_of(chapter: str) -> Path:
 def cell_rng(seed: int, *label: object) -> np.random.Generator:
     """Return a generator of one cell's own, so that a cell gives the same numbers whichever others are run."""
     return np.random.default_rng([seed, zlib.crc32(repr(label).encode())])
+
+
+def judge(
+    truth: NDArray[np.float64], drawn: NDArray[np.float64], independent: int, rng: np.random.Generator
+) -> tuple[dict[str, float], NDArray[np.float64]]:
+    """Return the scores of one scalar over all trials, and its ranks.
+
+    ``truth`` has one entry a trial, ``drawn`` one row of posterior draws a trial, of which ``independent`` are spread
+    out for the ranks.
+    """
+    calibrated = diagnostics.calibrate(
+        lambda _, __: truth, lambda _, __: None, lambda _, __: drawn, len(truth), draws=independent, rng=rng
+    )
+    raw = calibrated.raw_p_values
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=1)
+    # From ranks among independent draws: if a method is calibrated, few or dependent draws do not bias its coverage.
+    hit = diagnostics.coverage(0.025, 0.975, calibrated.ranks["theta"])
+    row = {
+        "ks": calibrated.ks["theta"],
+        "ks_p": raw["theta", "ks"],
+        "variance": calibrated.variance["theta"],
+        "variance_p": raw["theta", "variance"],
+        "p_holm": min(calibrated.p_values.values()),
+        "contraction": 1 - drawn.var(axis=1, ddof=1).mean() / truth.var(ddof=1),
+        "coverage": hit.rate,
+        "coverage_low": hit.low,
+        "coverage_high": hit.high,
+        "sd": drawn.std(axis=1, ddof=1).mean(),
+        "rmse": math.sqrt(np.mean((drawn.mean(axis=1) - truth) ** 2)),
+        "interval_score": np.mean(diagnostics.interval_score(low, high, truth, 0.95)),
+        "crps": np.mean(diagnostics.crps(drawn, truth)),
+    }
+    return row, calibrated.ranks["theta"]
+
+
+def corrected_over_study(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of :func:`judge` rows with ``p_study``: Holm's correction over all the rows of each method."""
+    corrected = np.empty(len(table))
+    for method in table["method"].unique():
+        among = (table["method"] == method).to_numpy()
+        p_values = table.loc[among, ["ks_p", "variance_p"]].to_numpy()
+        corrected[among] = diagnostics.holm(p_values.ravel()).reshape(-1, 2).min(axis=1)
+    table.insert(list(table.columns).index("p_holm") + 1, "p_study", corrected)
+    return table
 
 
 def load_table(name: str, studies: Mapping[str, Study], folder: str | Path) -> pd.DataFrame:

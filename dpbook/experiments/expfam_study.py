@@ -22,7 +22,15 @@ from tqdm import tqdm
 
 from dpbook import diagnostics
 from dpbook._validation import integer, one_of, positive
-from dpbook.experiments._studies import Study, cell_rng, load_table, results_of, run_command
+from dpbook.experiments._studies import (
+    Study,
+    cell_rng,
+    corrected_over_study,
+    judge,
+    load_table,
+    results_of,
+    run_command,
+)
 from dpbook.expfam import (
     Beta,
     Binomial,
@@ -443,30 +451,7 @@ def _gibbs_cell(name: str, n: int, epsilon: float, outside: str, trials: int, se
 def _judge(world: World, draws: Array, independent: int, component: int | None, rng: np.random.Generator) -> Any:
     """Return the scores of one scalar over all trials, and its ranks."""
     truth = world.theta if component is None else world.theta[..., component]
-    drawn = draws if component is None else draws[..., component]
-    calibrated = diagnostics.calibrate(
-        lambda _, __: truth, lambda _, __: None, lambda _, __: drawn, len(truth), draws=independent, rng=rng
-    )
-    raw = calibrated.raw_p_values
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=1)
-    # From ranks among independent draws: if a method is calibrated, few or dependent draws do not bias its coverage.
-    hit = diagnostics.coverage(0.025, 0.975, calibrated.ranks["theta"])
-    row = {
-        "ks": calibrated.ks["theta"],
-        "ks_p": raw["theta", "ks"],
-        "variance": calibrated.variance["theta"],
-        "variance_p": raw["theta", "variance"],
-        "p_holm": min(calibrated.p_values.values()),
-        "contraction": 1 - drawn.var(axis=1, ddof=1).mean() / truth.var(ddof=1),
-        "coverage": hit.rate,
-        "coverage_low": hit.low,
-        "coverage_high": hit.high,
-        "sd": drawn.std(axis=1, ddof=1).mean(),
-        "rmse": math.sqrt(np.mean((drawn.mean(axis=1) - truth) ** 2)),
-        "interval_score": np.mean(diagnostics.interval_score(low, high, truth, 0.95)),
-        "crps": np.mean(diagnostics.crps(drawn, truth)),
-    }
-    return row, calibrated.ranks["theta"]
+    return judge(truth, draws if component is None else draws[..., component], independent, rng)
 
 
 def _study_cells(
@@ -542,14 +527,7 @@ def calibration(
             rng = cell_rng(seed, *row.values(), quantity)
             scores, _ = _judge(world, drawn, independent, component, rng)
             rows.append({**row, "quantity": quantity, **scores})
-    table = pd.DataFrame(rows)
-    corrected = np.empty(len(table))
-    for method in table["method"].unique():
-        among = (table["method"] == method).to_numpy()
-        p_values = table.loc[among, ["ks_p", "variance_p"]].to_numpy()
-        corrected[among] = diagnostics.holm(p_values.ravel()).reshape(-1, 2).min(axis=1)
-    table.insert(list(table.columns).index("p_holm") + 1, "p_study", corrected)
-    return table
+    return corrected_over_study(pd.DataFrame(rows))
 
 
 def ranks(
