@@ -4,7 +4,17 @@ For two models, coins (:class:`BetaBernoulli`) and bells (:class:`NormalKnownVar
 :func:`privacy_profile` computes the exact delta at every epsilon over the worst neighbours (replace-one, n public).
 """
 
+from dpbook.theory.comparisons import (
+    ExponentialView,
+    compare_with_noise,
+    equal_information,
+    exponential_view,
+    renyi_divergence,
+    renyi_epsilon,
+    temperature_for,
+)
 from dpbook.theory.inverse import largest_m, prior_for, smallest_n
+from dpbook.theory.ledger import Claim, Constant, Finding, claim, claims, claims_table, smallest_constant
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
 from dpbook.theory.profiles import (
     RELEASE_TYPES,
@@ -19,14 +29,28 @@ from dpbook.theory.profiles import (
 __all__ = [
     "RELEASE_TYPES",
     "BetaBernoulli",
+    "Claim",
+    "Constant",
+    "ExponentialView",
+    "Finding",
     "NormalKnownVariance",
     "WorstPair",
+    "claim",
+    "claims",
+    "claims_table",
+    "compare_with_noise",
     "epsilon_for",
+    "equal_information",
+    "exponential_view",
     "largest_m",
     "pair_profile",
     "prior_for",
     "privacy_profile",
     "profile_bounds",
+    "renyi_divergence",
+    "renyi_epsilon",
+    "smallest_constant",
     "smallest_n",
+    "temperature_for",
     "worst_pair",
 ]

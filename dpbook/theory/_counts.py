@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from dpbook.theory._draws import log1mexp
 
@@ -69,7 +68,11 @@ def count_losses(a: float, b: float, m: int) -> Losses:
     def log_ratio(k: Array) -> Array:
         return np.log((m - k) * (a + 1 + k) / ((k + 1) * (b + m - k - 1)))
 
-    low, high = _window(m, lambda k: _log_beta_binomial(k, m, a + 1, b))
+    def log_p(k: int) -> float:
+        return _log_choose(m, k) + math.lgamma(a + 1 + k) + math.lgamma(b + m - k)
+
+    centre = m * a / (a + b - 1) if a + b > 1 and b > 1 else float(m)
+    low, high = _window(m, log_p, centre, open_end=b <= 1)
     k = np.arange(low, high + 1, dtype=float)
     loss = np.log1p(k / a) - np.log1p((m - k) / b)
     step = np.log1p(1 / (a + k - 1)) + np.log1p(1 / (b + m - k)) if a + low > 1 else _safe_step(a, b, m, k)
@@ -99,7 +102,8 @@ def binomial_losses(a: float, b: float, m: int) -> Losses:
 
     if b == 0:  # every record is a one under the first
         return Losses(np.array([m * math.log1p(1 / a)]), np.array([0.0]), np.array([0.0]))
-    low, high = _window(m, lambda k: _log_binomial(k, m, (a + 1) / (a + b + 1), b / (a + b + 1)))
+    p, q = (a + 1) / (a + b + 1), b / (a + b + 1)
+    low, high = _window(m, lambda k: _log_choose(m, k) + k * math.log(p) + (m - k) * math.log(q), m * p)
     k = np.arange(low, high + 1, dtype=float)
     loss = k * math.log1p(1 / a) - (m - k) * math.log1p(1 / b)
     step = np.full(len(k), math.log1p(1 / a) + math.log1p(1 / b))
@@ -113,33 +117,33 @@ def _normalised(log_ratio: Array) -> Array:
     return np.asarray(log_p - (top + np.log(np.sum(np.exp(log_p - top)))))
 
 
-def _log_beta_binomial(k: Array, m: int, a: float, b: float) -> Array:
-    choose = special.gammaln(m + 1) - special.gammaln(k + 1) - special.gammaln(m - k + 1)
-    return np.asarray(choose + special.betaln(a + k, b + m - k) - special.betaln(a, b))
+def _log_choose(m: int, k: int) -> float:
+    return math.lgamma(m + 1) - math.lgamma(k + 1) - math.lgamma(m - k + 1)
 
 
-def _log_binomial(k: Array, m: int, p: float, q: float) -> Array:
-    choose = special.gammaln(m + 1) - special.gammaln(k + 1) - special.gammaln(m - k + 1)
-    return np.asarray(choose + special.xlogy(k, p) + special.xlogy(m - k, q))
+def _window(m: int, log_p: Callable[[int], float], mode: float, *, open_end: bool = False) -> tuple[int, int]:
+    """Return the first and last count whose probability is a float; rough logarithms are enough to find them.
 
-
-def _window(m: int, log_p: Callable[[Array], Array]) -> tuple[int, int]:
-    """Return the first and last count whose probability is a float; rough logarithms are enough to find them."""
-    if m <= 4096:
+    Below its mode the law rises. Above it falls, except that with ``open_end`` it may rise again towards m.
+    """
+    if m <= 512:
         return 0, m
-    coarse = np.unique(np.rint(np.linspace(0, m, 4097)).astype(int))
-    # Near the ends the law may be steeper than the coarse mesh: add a fine one there, and around the largest value.
-    for _ in range(3):
-        values = log_p(coarse.astype(float))
-        top = int(np.argmax(values))
-        near = coarse[max(top - 1, 0)], coarse[min(top + 1, len(coarse) - 1)]
-        finer = np.unique(np.rint(np.linspace(*near, 513)).astype(int))
-        ends = np.concatenate([np.arange(513), m - np.arange(513)])
-        coarse = np.unique(np.concatenate([coarse, finer, ends]))
-    values = log_p(coarse.astype(float))
-    kept = np.flatnonzero(values > values.max() - _DROP)
-    low, high = coarse[max(kept[0] - 1, 0)], coarse[min(kept[-1] + 1, len(coarse) - 1)]
-    return int(low), int(high)
+    top = int(min(max(mode, 0.0), m))
+    floor = max(log_p(top), log_p(m) if open_end else -math.inf) - _DROP
+
+    def reach(direction: int, limit: int) -> int:
+        low, high = 0, 1
+        while high < limit and log_p(top + direction * high) > floor:
+            low, high = high, 2 * high
+        if high >= limit and log_p(top + direction * limit) > floor:
+            return limit
+        high = min(high, limit)
+        while high - low > max(1, low // 16):
+            middle = (low + high) // 2
+            low, high = (middle, high) if log_p(top + direction * middle) > floor else (low, middle)
+        return high
+
+    return top - reach(-1, top), m if open_end else top + reach(1, m - top)
 
 
 def composed_bounds(single: Losses, copies: int, epsilon: ArrayLike, *, grid: int = GRID) -> Bounds:

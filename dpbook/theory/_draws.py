@@ -179,7 +179,7 @@ def log_gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         direct = first + log1mexp(np.maximum(first - second, 0.0))
         nodes, weights = special.roots_legendre(24)
-        y = z[..., None] + np.minimum(mu, 1.0)[..., None] * (nodes + 1) / 2
+        y = np.where(mu < 1, z, 0.0)[..., None] + np.minimum(mu, 1.0)[..., None] * (nodes + 1) / 2
         mills = math.sqrt(math.pi / 2) * special.erfcx(y / math.sqrt(2))
         # 1 - y M(y) by its asymptotic series where the difference would lose digits.
         far = 1 / np.maximum(y, 25.0) ** 2

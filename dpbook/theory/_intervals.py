@@ -50,6 +50,11 @@ class NormalPair:
         """Logarithm of the ratio of the unnormalised densities."""
         return np.asarray(self.slope * (x - (self.upper + self.lower) / 2))
 
+    def fall(self, which: int, start: Array, sign: float) -> Array:
+        """Return how far the density must be followed from ``start`` until it has fallen by the drop."""
+        u = np.maximum(sign * (start - self.mode(which)) / self.scale, 0.0)
+        return np.asarray(self.scale * 2 * _DROP / (np.sqrt(u * u + 2 * _DROP) + u))
+
     def mirrored(self) -> NormalPair:
         """Return the pair as -x sees it: the roles of the two laws are exchanged."""
         return NormalPair(-self.upper, -self.lower, self.scale)
@@ -104,6 +109,22 @@ class LogOddsPair:
         """Logarithm of the ratio of the unnormalised densities."""
         return np.asarray(self.shift * x)
 
+    def fall(self, which: int, start: Array, sign: float) -> Array:
+        """Return how far the density must be followed from ``start`` until it has fallen by the drop."""
+        top = self.log_density(which, start)
+        width = np.ones_like(start) * 1e-12
+        for _ in range(110):
+            inside = self.log_density(which, start + sign * width) > top - _DROP
+            width = np.where(inside, 2 * width, width)
+            if not inside.any():
+                break
+        low, high = np.zeros_like(width), width
+        for _ in range(8):  # a rough edge is enough
+            middle = (low + high) / 2
+            inside = self.log_density(which, start + sign * middle) > top - _DROP
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return np.asarray(high)
+
     def mirrored(self) -> LogOddsPair:
         """Return the pair as -x sees it: the roles of the two laws are exchanged."""
         return LogOddsPair(np.asarray(self.zeros - self.shift), np.asarray(self.ones + self.shift), self.shift)
@@ -116,29 +137,13 @@ class LogOddsPair:
 Pair = NormalPair | LogOddsPair
 
 
-def _edge(pair: Pair, which: int, start: Array, limit: Array, sign: float) -> Array:
-    """Return how far from ``start`` the density has fallen by the drop, not beyond ``limit``."""
-    top = pair.log_density(which, start)
-    width = np.ones_like(start) * 1e-12
-    for _ in range(110):
-        inside = pair.log_density(which, start + sign * width) > top - _DROP
-        width = np.where(inside, 2 * width, width)
-        if not inside.any():
-            break
-    low, high = np.zeros_like(width), width
-    for _ in range(12):  # a rough edge is enough
-        middle = (low + high) / 2
-        inside = pair.log_density(which, start + sign * middle) > top - _DROP
-        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return np.asarray(np.minimum(start + high, limit) if sign > 0 else np.maximum(start - high, limit))
-
-
 def _log_integral(pair: Pair, which: int, low: Array, high: Array, zero: Array | None = None) -> Array:
     """Return the log of the integral of a density from low to high, times 1 - e^(-slope (x - zero)) where given."""
     low, high = np.broadcast_arrays(low, high)
     low, high = np.broadcast_arrays(low, high + 0 * pair.mode(which))
     start = np.clip(pair.mode(which), low, high)
-    left, right = _edge(pair, which, start, low, -1.0), _edge(pair, which, start, high, 1.0)
+    left = np.maximum(start - pair.fall(which, start, -1.0), low)
+    right = np.minimum(start + pair.fall(which, start, 1.0), high)
     cuts = [left, (left + start) / 2, start, (start + right) / 2, right]
     if zero is not None:
         cuts += [np.clip(zero + k / pair.slope, left, right) for k in (1.0, 6.0, 36.0)]

@@ -11,21 +11,45 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from scipy import optimize
+
 from dpbook._validation import at_least, delta_value, integer
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
-from dpbook.theory.profiles import Model, epsilon_for, privacy_profile
+from dpbook.theory.profiles import Model, log_delta_over_neighbours, make_setting, pure_epsilon
 
 __all__ = ["largest_m", "prior_for", "smallest_n"]
 
 _LARGEST = 2**40  # where a search for n or m gives up
-_WEAKEST, _STRONGEST = 1e-6, 1e12  # priors that are considered, as numbers of records
+_WEAKEST, _STRONGEST = 1e-9, 1e12  # priors that are considered, as numbers of records
+
+
+def _gap(
+    release_type: str,
+    model: Model,
+    n: int,
+    epsilon: float,
+    delta: float,
+    options: dict[str, Any],
+    *,
+    quick: bool = False,
+) -> float:
+    """Return how far a release is from (epsilon, delta)-DP: at most 0 where it is private.
+
+    In logarithms of delta, or of epsilon where delta is 0; ``quick`` looks at the likely neighbours only.
+    """
+    setting = make_setting(release_type, model, n, **options)
+    if delta > 0:
+        found = float(log_delta_over_neighbours(setting, np.array([epsilon]), quick=quick)[0])
+        return max(found, -800.0) - math.log(delta)
+    exact = pure_epsilon(setting)
+    if exact == math.inf or epsilon == 0:
+        return math.inf if exact > 0 else 0.0
+    return math.log(exact / epsilon) - 1e-14
 
 
 def _private(release_type: str, model: Model, n: int, epsilon: float, delta: float, options: dict[str, Any]) -> bool:
-    if delta == 0:
-        return epsilon_for(release_type, model, n, delta=0.0, **options) <= epsilon * (1 + 1e-12)
-    found = privacy_profile(release_type, model, n, epsilon=epsilon, log=True, **options)
-    return bool(found <= math.log(delta) + 1e-12)
+    return _gap(release_type, model, n, epsilon, delta, options) <= 0
 
 
 def _check_monotone(release_type: str, options: dict[str, Any]) -> None:
@@ -79,24 +103,34 @@ def prior_for(release_type: str, model: Model, n: int, *, epsilon: float, delta:
     n, epsilon, delta = integer("n", n, least=1), at_least("epsilon", epsilon, 0.0), delta_value("delta", delta)
     _check_monotone(release_type, options)
 
-    def private(candidate: Model) -> bool:
-        return _private(release_type, candidate, n, epsilon, delta, options)
+    def gap(strength: float, quick: bool) -> float:
+        return _gap(release_type, _with_strength(model, strength), n, epsilon, delta, options, quick=quick)
 
-    if isinstance(model, NormalKnownVariance) and private(replace(model, prior_sd=math.inf)):
-        return replace(model, prior_sd=math.inf)
-    low = high = _WEAKEST
-    while not private(_with_strength(model, high)):
+    if isinstance(model, NormalKnownVariance):
+        flat = replace(model, prior_sd=math.inf)
+        if _gap(release_type, flat, n, epsilon, delta, options) <= 0:
+            return flat
+    found = _root(lambda strength: gap(strength, True))
+    # The likely neighbours gave the answer; where the others say otherwise, it is solved again with all of them.
+    if found is not None and gap(found, False) > 1e-5:
+        found = _root(lambda strength: gap(strength, False))
+    return None if found is None else _with_strength(model, found)
+
+
+def _root(gap: Callable[[float], float]) -> float | None:
+    """Return the smallest strength at which a falling gap is no longer positive."""
+    low, high = 1.0, 10.0
+    while gap(high) > 0:
         low, high = high, high * 10
         if high > _STRONGEST:
             return None
-    if low == high:
-        return _with_strength(model, high)
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        if not low * (1 + 1e-12) < middle < high:
-            break
-        low, high = (low, middle) if private(_with_strength(model, middle)) else (middle, high)
-    return _with_strength(model, high)
+    while gap(low) <= 0:
+        low, high = low / 10, low
+        if low < _WEAKEST:
+            return low
+    with np.errstate(invalid="ignore"):
+        logarithm = optimize.brentq(lambda x: gap(math.exp(x)), math.log(low), math.log(high), xtol=1e-13)
+    return math.exp(logarithm)
 
 
 def smallest_n(release_type: str, model: Model, *, epsilon: float, delta: float, **options: Any) -> float:

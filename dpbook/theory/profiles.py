@@ -82,7 +82,7 @@ class WorstPair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Setting:
+class Setting:
     """Checked arguments of a profile."""
 
     kind: str
@@ -100,18 +100,19 @@ class _Setting:
         return isinstance(self.model, BetaBernoulli)
 
 
-def _setting(
+def make_setting(
     release_type: str,
     model: Any,
     n: Any,
     *,
-    m: Any,
-    redraw: Any,
-    estimator: str,
-    truncate: Any,
-    restriction: str,
-    temperature: Any,
-) -> _Setting:
+    m: Any = 1,
+    redraw: Any = True,
+    estimator: str = "mode",
+    truncate: Any = None,
+    restriction: str = "reject",
+    temperature: Any = 1.0,
+) -> Setting:
+    """Check the arguments of a profile; defaults as in :func:`privacy_profile`."""
     kind = one_of("release_type", release_type, RELEASE_TYPES)
     if not isinstance(model, (BetaBernoulli, NormalKnownVariance)):
         raise TypeError(f"model must be a BetaBernoulli or a NormalKnownVariance, got {model!r}")
@@ -142,13 +143,13 @@ def _setting(
     clamp = restriction == "clamp"
     if clamp and (truncate is None or coins):
         raise ValueError("restriction 'clamp' needs truncate and a NormalKnownVariance model")
-    return _Setting(kind, model, n, m, blocks, estimator, truncate, clamp, temperature)
+    return Setting(kind, model, n, m, blocks, estimator, truncate, clamp, temperature)
 
 
 # Coins --------------------------------------------------------------------------------------------------------------
 
 
-def _coin_sides(setting: _Setting, ones: int) -> tuple[float, float]:
+def _coin_sides(setting: Setting, ones: int) -> tuple[float, float]:
     """Return (a, b) of the neighbours with ``ones`` and ``ones + 1`` ones among n.
 
     The draws are Beta(a, b + 1) and Beta(a + 1, b); simulated records are ones with probability a/(a + b + 1) and
@@ -169,12 +170,12 @@ def _mode(a: float, b: float) -> float:
     return 1.0 if b <= 1 else (a - 1) / (a + b - 2)
 
 
-def _coin_log_delta(setting: _Setting, a: float, b: float, epsilon: Array, *, grid: int = _counts.GRID) -> Array:
+def _coin_log_delta(setting: Setting, a: float, b: float, epsilon: Array, *, grid: int = _counts.GRID) -> Array:
     """Return log delta (an upper bound where it is convolved) of the data with one more one against its neighbour."""
     return _coin_bounds(setting, a, b, epsilon, grid=grid).upper
 
 
-def _coin_bounds(setting: _Setting, a: float, b: float, epsilon: Array, *, grid: int = _counts.GRID) -> _counts.Bounds:
+def _coin_bounds(setting: Setting, a: float, b: float, epsilon: Array, *, grid: int = _counts.GRID) -> _counts.Bounds:
     if setting.kind == "sample":
         exact = log_beta_delta(a, b, epsilon) if setting.temperature == 1 else _tempered(setting, a, b, epsilon)
     elif setting.kind == "synthetic-plugin" or setting.blocks == setting.m:
@@ -192,21 +193,16 @@ def _log_odds(probability: float) -> float:
         return float(special.logit(probability))
 
 
-def _tempered_pair(setting: _Setting, a: ArrayLike, b: ArrayLike) -> _intervals.LogOddsPair:
+def _tempered_pair(setting: Setting, a: ArrayLike, b: ArrayLike) -> _intervals.LogOddsPair:
     """Return the log odds of the posterior to the power 1/T."""
     heat = setting.temperature
     ones, zeros = (np.asarray(a, dtype=float) - 1) / heat + 1, np.asarray(b, dtype=float) / heat + 1
     return _intervals.LogOddsPair(ones, zeros, np.full(np.shape(ones), 1 / heat))
 
 
-def _tempered(setting: _Setting, a: ArrayLike, b: ArrayLike, epsilon: ArrayLike) -> Array:
+def _tempered(setting: Setting, a: ArrayLike, b: ArrayLike, epsilon: ArrayLike) -> Array:
     low, high = (0.0, 1.0) if setting.truncate is None else setting.truncate
     return _intervals.log_truncated_delta(_tempered_pair(setting, a, b), _log_odds(low), _log_odds(high), epsilon)
-
-
-def _both_ways(profile: Callable[[float, float], Array], a: float, b: float) -> Array:
-    """Return the larger log delta of the two orders of a pair: exchanging ones and zeros exchanges a and b."""
-    return np.maximum(profile(a, b), profile(b, a))
 
 
 class _Search(NamedTuple):
@@ -215,7 +211,7 @@ class _Search(NamedTuple):
     excess: Array
 
 
-def _search_coins(setting: _Setting, epsilon: Array, *, ends_only: bool = False) -> _Search:
+def _search_coins(setting: Setting, epsilon: Array, *, ends_only: bool = False) -> _Search:
     """Find the worst pair of neighbours for every epsilon, by branch and bound.
 
     Delta falls in a and in b: a draw of the pair (a, b), multiplied by an independent Beta variable, is a draw of the
@@ -223,36 +219,50 @@ def _search_coins(setting: _Setting, epsilon: Array, *, ends_only: bool = False)
     than (a of low, b of high), and whole blocks of pairs are ruled out at once.
     """
     last = setting.n - 1
-
-    def exact(ones: int) -> Array:
-        return _both_ways(lambda a, b: _coin_log_delta(setting, a, b, epsilon), *_coin_sides(setting, ones))
-
-    def bound(low: int, high: int) -> Array:
-        a, b = _coin_sides(setting, low)[0], _coin_sides(setting, high)[1]
-        return _both_ways(lambda x, y: _coin_log_delta(setting, x, y, epsilon, grid=_COARSE), a, b)
-
-    best, where = exact(0), np.zeros(epsilon.shape, dtype=np.int64)
-    if last > 0:
-        _update(best, where, exact(last), last)
+    sides = [_coin_sides(setting, ones) for ones in ((0, last) if last else (0,))]
+    if len(sides) == 2 and sides[0] == sides[1][::-1]:
+        sides = sides[:1]  # exchanging ones and zeros maps one end to the other
+    best, where = np.full(epsilon.shape, -np.inf), np.zeros(epsilon.shape, dtype=np.int64)
+    for ones, found in zip((0, last), _both_orders(setting, sides, epsilon), strict=False):
+        _update(best, where, found, ones)
     excess = np.zeros(epsilon.shape)
     # With a single record delta is linear in the two probabilities, so an end is worst.
     if ends_only or last < 2 or (setting.kind != "sample" and setting.m == 1):
         return _Search(best, where, excess)
-    stack, evaluations = [(1, last - 1)], 0
-    while stack:
-        low, high = stack.pop()
-        above = bound(low, high)
-        evaluations += 1
-        if not _exceeds(above, best):
-            continue
-        if evaluations > _EVALUATIONS:
-            excess = np.maximum(excess, np.where(above > best, np.expm1(np.minimum(above - best, 700.0)), 0.0))
-        elif low == high:
-            _update(best, where, exact(low), low)
-        else:
+    blocks, evaluations = [(1, last - 1)], 0
+    while blocks:
+        corners = [(_coin_sides(setting, low)[0], _coin_sides(setting, high)[1]) for low, high in blocks]
+        above = _both_orders(setting, corners, epsilon, grid=_COARSE)
+        evaluations += len(blocks)
+        open_blocks = [(block, each) for block, each in zip(blocks, above, strict=True) if _exceeds(each, best)]
+        singles = [low for (low, high), _ in open_blocks if low == high]
+        for ones, found in zip(
+            singles, _both_orders(setting, [_coin_sides(setting, s) for s in singles], epsilon), strict=True
+        ):
+            _update(best, where, found, ones)
+        blocks = []
+        for (low, high), each in open_blocks:
+            if low == high or not _exceeds(each, best):
+                continue
+            if evaluations > _EVALUATIONS:
+                excess = np.maximum(excess, np.where(each > best, np.expm1(np.minimum(each - best, 700.0)), 0.0))
+                continue
             middle = _split(setting, low, high)
-            stack += [(middle + 1, high), (low, middle)]
+            blocks += [(low, middle), (middle + 1, high)]
     return _Search(best, where, excess)
+
+
+def _both_orders(
+    setting: Setting, sides: list[tuple[float, float]], epsilon: Array, *, grid: int = _counts.GRID
+) -> list[Array]:
+    """Return, for each (a, b), the larger log delta of the two orders of its pair."""
+    if setting.kind == "sample" and setting.temperature == 1 and sides:
+        a, b = np.array(sides).T[..., None]
+        return list(np.maximum(log_beta_delta(a, b, epsilon), log_beta_delta(b, a, epsilon)))
+    return [
+        np.maximum(*(_coin_log_delta(setting, *order, epsilon, grid=grid) for order in ((a, b), (b, a))))
+        for a, b in sides
+    ]
 
 
 def _update(best: Array, where: NDArray[np.int64], found: Array, ones: int) -> None:
@@ -264,7 +274,7 @@ def _exceeds(above: Array, best: Array) -> bool:
     return bool(np.any((above > best + _TOLERANCE) & (above > -740.0)))
 
 
-def _split(setting: _Setting, low: int, high: int) -> int:
+def _split(setting: Setting, low: int, high: int) -> int:
     """Split a block where a, or b, has its geometric mean: near an end the pairs differ most."""
     a_low, b_low = _coin_sides(setting, low)
     a_high, b_high = _coin_sides(setting, high)
@@ -275,7 +285,7 @@ def _split(setting: _Setting, low: int, high: int) -> int:
     return int(np.clip(middle, low, high - 1))
 
 
-def _scan_truncated_coins(setting: _Setting, epsilon: Array) -> _Search:
+def _scan_truncated_coins(setting: Setting, epsilon: Array) -> _Search:
     """Find the worst pair when draws are truncated, where no monotonicity helps: all pairs, or a mesh and its finest.
 
     Up to 300 records every pair is computed. Beyond, a mesh that is dense at both ends is refined around its largest
@@ -323,7 +333,7 @@ def _refined(mesh: Array, profile: Callable[[Array], Array], *, whole: bool) -> 
 # Bells --------------------------------------------------------------------------------------------------------------
 
 
-def _bell_scale(setting: _Setting) -> tuple[float, float]:
+def _bell_scale(setting: Setting) -> tuple[float, float]:
     """Return how far the output's centre moves when one record moves by 1, and the sd of what is as good as it."""
     model, n, m = setting.model, setting.n, setting.m
     assert isinstance(model, NormalKnownVariance)
@@ -338,7 +348,7 @@ def _bell_scale(setting: _Setting) -> tuple[float, float]:
     return model._weight(n), spread
 
 
-def _bell_shift(setting: _Setting) -> float:
+def _bell_shift(setting: Setting) -> float:
     """Return mu: the largest move of the centre in sds."""
     model = setting.model
     assert isinstance(model, NormalKnownVariance)
@@ -346,12 +356,12 @@ def _bell_shift(setting: _Setting) -> float:
     return 2 * model.bound * weight / spread
 
 
-def _bell_pairs(setting: _Setting, lower: ArrayLike, move: float) -> _intervals.NormalPair:
+def _bell_pairs(setting: Setting, lower: ArrayLike, move: float) -> _intervals.NormalPair:
     lower = np.asarray(lower, dtype=float)
     return _intervals.NormalPair(lower, lower + move, np.full(lower.shape, _bell_scale(setting)[1]))
 
 
-def _restricted(setting: _Setting, pair: _intervals.NormalPair, epsilon: ArrayLike) -> Array:
+def _restricted(setting: Setting, pair: _intervals.NormalPair, epsilon: ArrayLike) -> Array:
     assert setting.truncate is not None
     low, high = setting.truncate
     if setting.clamp:
@@ -359,13 +369,13 @@ def _restricted(setting: _Setting, pair: _intervals.NormalPair, epsilon: ArrayLi
     return _intervals.log_truncated_delta(pair, low, high, epsilon)
 
 
-def _mirror(setting: _Setting) -> _Setting:
+def _mirror(setting: Setting) -> Setting:
     assert setting.truncate is not None
     low, high = setting.truncate
     return replace(setting, truncate=(-high, -low))
 
 
-def _centres(setting: _Setting) -> tuple[float, float, float]:
+def _centres(setting: Setting) -> tuple[float, float, float]:
     """Return the smallest and largest centre of the lower law of a pair, and the move between the two laws."""
     model, n = setting.model, setting.n
     assert isinstance(model, NormalKnownVariance)
@@ -374,7 +384,7 @@ def _centres(setting: _Setting) -> tuple[float, float, float]:
     return low, low + (n - 1) * move, move
 
 
-def _scan_bells(setting: _Setting, epsilon: Array) -> _Search:
+def _scan_bells(setting: Setting, epsilon: Array) -> _Search:
     """Find the worst pair of restricted outputs: one record at either bound, the others anywhere between.
 
     Both laws belong to one exponential family, so delta grows with the distance of their parameters: the record that
@@ -395,7 +405,12 @@ def _scan_bells(setting: _Setting, epsilon: Array) -> _Search:
 # The public functions -----------------------------------------------------------------------------------------------
 
 
-def _worst(setting: _Setting, epsilon: Array, *, quick: bool = False) -> _Search:
+def log_delta_over_neighbours(setting: Setting, epsilon: Array, *, quick: bool = False) -> Array:
+    """Return log delta over the worst neighbours, or ``quick`` over the likely ones (the ends) only."""
+    return _worst(setting, epsilon, quick=quick).log_delta
+
+
+def _worst(setting: Setting, epsilon: Array, *, quick: bool = False) -> _Search:
     """Return log delta over the worst neighbours; ``quick`` looks at the likely ones only."""
     zeros = np.zeros(epsilon.shape, dtype=np.int64)
     if setting.kind == "estimate":
@@ -411,7 +426,7 @@ def _worst(setting: _Setting, epsilon: Array, *, quick: bool = False) -> _Search
     return _Search(log_gaussian_delta(_bell_shift(setting), epsilon), zeros, np.zeros(epsilon.shape))
 
 
-def _pure(setting: _Setting) -> float:
+def pure_epsilon(setting: Setting) -> float:
     """Return the epsilon at delta = 0; infinite where there is none."""
     model = setting.model
     if setting.kind == "estimate" or (setting.truncate is None and not setting.coins):
@@ -442,7 +457,7 @@ def _pure(setting: _Setting) -> float:
     return float(np.max(losses))
 
 
-def _pure_truncated_coins(setting: _Setting) -> float:
+def _pure_truncated_coins(setting: Setting) -> float:
     if setting.truncate is None:
         return math.inf
     low, high = setting.truncate
@@ -549,7 +564,7 @@ def privacy_profile(
 
     Explained in :doc:`/book/theory/four-ways-to-release`.
     """
-    setting = _setting(
+    setting = make_setting(
         release_type,
         model,
         n,
@@ -601,7 +616,7 @@ def profile_bounds(
 
     Explained in :doc:`/book/theory/coins`.
     """
-    setting = _setting(
+    setting = make_setting(
         release_type,
         model,
         n,
@@ -663,7 +678,7 @@ def worst_pair(
 
     Explained in :doc:`/book/theory/coins`.
     """
-    setting = _setting(
+    setting = make_setting(
         release_type,
         model,
         n,
@@ -684,12 +699,12 @@ def worst_pair(
     return WorstPair(*_order_of_bells(setting, float(found.ones[0]), at), delta, excess)
 
 
-def _order_of_coins(setting: _Setting, ones: int, epsilon: Array) -> tuple[float, float]:
+def _order_of_coins(setting: Setting, ones: int, epsilon: Array) -> tuple[float, float]:
     forward, back = (_given_coins(setting, *order, epsilon) for order in ((ones + 1, ones), (ones, ones + 1)))
     return (ones + 1.0, float(ones)) if forward[0] >= back[0] else (float(ones), ones + 1.0)
 
 
-def _order_of_bells(setting: _Setting, lower: float, epsilon: Array) -> tuple[float, float]:
+def _order_of_bells(setting: Setting, lower: float, epsilon: Array) -> tuple[float, float]:
     model = setting.model
     assert isinstance(model, NormalKnownVariance)
     if model.bound == math.inf:
@@ -705,7 +720,7 @@ def _order_of_bells(setting: _Setting, lower: float, epsilon: Array) -> tuple[fl
     return (mean + step, mean) if forward[0] >= back[0] else (mean, mean + step)
 
 
-def _given_coins(setting: _Setting, data: int, neighbour: int, epsilon: Array) -> Array:
+def _given_coins(setting: Setting, data: int, neighbour: int, epsilon: Array) -> Array:
     """Return log delta of one count of ones against a neighbouring one."""
     if data == neighbour:
         return np.full(epsilon.shape, -np.inf)
@@ -767,7 +782,7 @@ def pair_profile(
     x, y = finite_array("data", data, ndim=1), finite_array("neighbour", neighbour, ndim=1)
     if len(x) != len(y) or len(x) == 0:
         raise ValueError(f"data and neighbour must have the same size, at least 1, got {len(x)} and {len(y)}")
-    setting = _setting(
+    setting = make_setting(
         release_type,
         model,
         len(x),
@@ -808,7 +823,7 @@ def _difference(x: Array, y: Array) -> tuple[float, float]:
     raise ValueError("data and neighbour must differ in at most one record")
 
 
-def _given_bells(setting: _Setting, total: float, moved: float, epsilon: Array) -> Array:
+def _given_bells(setting: Setting, total: float, moved: float, epsilon: Array) -> Array:
     model, n = setting.model, setting.n
     assert isinstance(model, NormalKnownVariance)
     if moved == 0:
@@ -868,7 +883,7 @@ def epsilon_for(
 
     Explained in :doc:`/book/theory/four-ways-to-release`.
     """
-    setting = _setting(
+    setting = make_setting(
         release_type,
         model,
         n,
@@ -880,7 +895,7 @@ def epsilon_for(
         temperature=temperature,
     )
     delta = delta_value("delta", delta)
-    pure = _pure(setting)
+    pure = pure_epsilon(setting)
     if delta == 0:
         return pure
     quick = _solve(setting, delta, pure, quick=True)
@@ -892,7 +907,7 @@ def epsilon_for(
     return _solve(setting, delta, pure, quick=False)
 
 
-def _solve(setting: _Setting, delta: float, pure: float, *, quick: bool) -> float:
+def _solve(setting: Setting, delta: float, pure: float, *, quick: bool) -> float:
     target = math.log(delta)
 
     def gap(epsilon: float) -> float:
