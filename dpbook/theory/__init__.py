@@ -16,6 +16,14 @@ from dpbook.theory.comparisons import (
 from dpbook.theory.inverse import largest_m, prior_for, smallest_n
 from dpbook.theory.ledger import Claim, Constant, Finding, claim, claims, claims_table, smallest_constant
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
+from dpbook.theory.pictures import (
+    Densities,
+    first_picture,
+    interactive_profile,
+    neighbour_densities,
+    profile_curves,
+    second_picture,
+)
 from dpbook.theory.profiles import (
     RELEASE_TYPES,
     WorstPair,
@@ -31,6 +39,7 @@ __all__ = [
     "BetaBernoulli",
     "Claim",
     "Constant",
+    "Densities",
     "ExponentialView",
     "Finding",
     "NormalKnownVariance",
@@ -42,13 +51,18 @@ __all__ = [
     "epsilon_for",
     "equal_information",
     "exponential_view",
+    "first_picture",
+    "interactive_profile",
     "largest_m",
+    "neighbour_densities",
     "pair_profile",
     "prior_for",
     "privacy_profile",
     "profile_bounds",
+    "profile_curves",
     "renyi_divergence",
     "renyi_epsilon",
+    "second_picture",
     "smallest_constant",
     "smallest_n",
     "temperature_for",

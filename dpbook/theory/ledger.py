@@ -220,7 +220,7 @@ def _coins_pure(kind: str, **options: Any) -> Callable[[Point], float]:
 
 
 def _coins_lower(point: Point) -> float:
-    """The constant of a lower bound: alpha must be at least this times m/epsilon."""
+    """Return the constant of a lower bound: alpha must be at least this times m/epsilon."""
     return _coins_pure("synthetic-bayes", redraw=False)(point)
 
 
@@ -250,7 +250,7 @@ def _bells_draw(power: int) -> Callable[[Point], float]:
     def ratio(point: Point) -> float:
         epsilon, delta = point["epsilon"], point["delta"]
         needed = 4 / _gaussian_shift(epsilon, delta) ** 2  # n σ²/R²
-        return needed * epsilon / (math.log(1 / delta) ** power / epsilon + 1)
+        return float(needed * epsilon / (math.log(1 / delta) ** power / epsilon + 1))
 
     return ratio
 
@@ -278,7 +278,7 @@ def _bells_point_pure(restriction: str) -> Callable[[Point], float]:
 def _bells_point(point: Point) -> float:
     epsilon, delta = point["epsilon"], point["delta"]
     needed = 2 / _gaussian_shift(epsilon, delta)  # n σ/R
-    return needed * math.sqrt(epsilon) / (math.log(1 / delta) / math.sqrt(epsilon) + 1)
+    return float(needed * math.sqrt(epsilon) / (math.log(1 / delta) / math.sqrt(epsilon) + 1))
 
 
 def _bells_point_restricted(point: Point) -> float:
@@ -290,7 +290,7 @@ def _bells_point_restricted(point: Point) -> float:
         delta=delta,
         truncate=(-reach, reach),
     )
-    return needed / (reach / math.sqrt(epsilon) * (math.log(1 / delta) / math.sqrt(epsilon) + 1))
+    return float(needed / (reach / math.sqrt(epsilon) * (math.log(1 / delta) / math.sqrt(epsilon) + 1)))
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def _clamped_draw() -> Finding:
     worst = smallest_constant("bells-II-pure-clamped").value
     return Finding(
         "fails" if exact > 0.04 and worst < 0.1 else "holds",
-        f"clamping puts point masses at the ends; on the grid c would have to be {worst:.3f} or less, and it tends to 0",
+        f"clamping puts point masses at the ends; on the grid c must be {worst:.3f} or less, and it tends to 0",
         f"R/σ = 0.1, n = 1: ε = {exact:.3f}, not {4 * 0.1**2:.2f}",
     )
 
@@ -482,7 +482,7 @@ def _polynomial() -> Finding:
 
 
 def _far_from_expectation() -> Finding:
-    """The loss of a draw is the log odds minus their value at a/b: large only where θ is far from its centre."""
+    """Check that the loss, the log odds less their value at a/b, is large only far from the centre."""
     a, b, epsilon = 10.0, 90.0, 1.0
     edges = [1 / (1 + b / a * math.exp(sign * epsilon)) for sign in (1, -1)]
     loss = [math.log(t / (1 - t) * b / a) for t in edges]
@@ -494,7 +494,7 @@ def _far_from_expectation() -> Finding:
 
 
 def _good_range() -> Finding:
-    """Bells II: the loss is at most ε for draws within εσ²/(2R) of the midpoint, whatever n; their sds shrink."""
+    """Check that for bells the loss is at most ε within εσ²/(2R) of the midpoint, whatever n."""
     sizes = (10, 100, 1000)
     model = NormalKnownVariance(bound=1)
     moves = [2 * model.bound * model._weight(n) for n in sizes]
@@ -674,8 +674,8 @@ claims: tuple[Claim, ...] = (
     Claim(
         "coins-IV-mended",
         "this book",
-        r"Coins, IV, redrawn: $(\varepsilon, \delta)$-DP if $\alpha, \beta \ge \ln(1/\delta)/(c_1 h(\varepsilon/c_1))$, "
-        r"$h(u) = (1+u)\ln(1+u) - u$.",
+        r"Coins, IV, redrawn: $(\varepsilon, \delta)$-DP if $\alpha, \beta \ge "
+        r"\ln(1/\delta)/(c_1 h(\varepsilon/c_1))$, $h(u) = (1+u)\ln(1+u) - u$.",
         "large $n$",
         "holds",
         lambda: _at_most_one("coins-IV-mended"),
@@ -734,7 +734,8 @@ claims: tuple[Claim, ...] = (
     Claim(
         "bells-II-one-logarithm",
         "this book",
-        r"Bells, II: one logarithm is enough, $n \ge 8R^2\sigma^{-2}\varepsilon^{-1}(\varepsilon^{-1}\ln(1/\delta)+1)$.",
+        r"Bells, II: one logarithm is enough, "
+        r"$n \ge 8R^2\sigma^{-2}\varepsilon^{-1}(\varepsilon^{-1}\ln(1/\delta)+1)$.",
         "",
         "holds",
         lambda: _sharp("bells-II-one-logarithm", 8.0, ""),

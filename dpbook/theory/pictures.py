@@ -1,0 +1,452 @@
+"""Data for the pictures of chapter 6: densities of neighbours, and an interactive page of precomputed profiles.
+
+Nothing is drawn here except the interactive picture, which is one self-contained piece of HTML: sliders that choose
+among exact curves computed beforehand, without a server or a library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from dpbook._validation import finite_array, integer, positive_array
+from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
+from dpbook.theory.profiles import Model, make_setting, privacy_profile
+
+__all__ = [
+    "Densities",
+    "first_picture",
+    "interactive_profile",
+    "neighbour_densities",
+    "profile_curves",
+    "second_picture",
+]
+
+Array = NDArray[np.float64]
+
+
+class Densities(NamedTuple):
+    """Densities of a release for two data sets.
+
+    Attributes
+    ----------
+    points : ndarray
+        Where they are evaluated.
+    data, neighbour : ndarray
+        The two densities.
+    log_ratio : ndarray
+        The privacy loss at each point: the logarithm of their ratio.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> int(theory.first_picture().log_ratio.argmax())  # the leftmost point
+    0
+
+    Explained in :doc:`/book/theory/coins`.
+    """
+
+    points: Array
+    data: Array
+    neighbour: Array
+    log_ratio: Array
+
+
+def neighbour_densities(
+    release_type: str,
+    model: Model,
+    data: ArrayLike,
+    neighbour: ArrayLike,
+    *,
+    points: ArrayLike,
+    truncate: tuple[float, float] | None = None,
+) -> Densities:
+    """Return the densities of a posterior draw, or of one synthetic normal record, for two data sets.
+
+    Parameters
+    ----------
+    release_type : {"sample", "synthetic-plugin", "synthetic-bayes"}
+        A posterior draw; for bells also a single synthetic record.
+    model : BetaBernoulli or NormalKnownVariance
+        With its prior.
+    data, neighbour : array
+        Two data sets of the same size; the poster's captions make it useful not to insist on neighbours.
+    points : array
+        Where to evaluate them.
+    truncate : (low, high), optional
+        Restrict the output by rejection.
+
+    Returns
+    -------
+    Densities
+        Points, both densities, and the logarithm of their ratio.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> both = theory.neighbour_densities("sample", theory.BetaBernoulli(1, 1), [0, 0], [1, 0], points=[0.25, 0.5])
+    >>> both.data, both.neighbour
+    (array([1.6875, 0.75  ]), array([1.125, 1.5  ]))
+
+    Explained in :doc:`/book/theory/coins`.
+    """
+    x, y = finite_array("data", data, ndim=1), finite_array("neighbour", neighbour, ndim=1)
+    if len(x) != len(y) or len(x) == 0:
+        raise ValueError(f"data and neighbour must have the same size, at least 1, got {len(x)} and {len(y)}")
+    setting = make_setting(release_type, model, len(x), truncate=truncate)
+    at = finite_array("points", points, ndim=1)
+    if setting.kind == "estimate" or (setting.coins and setting.kind != "sample"):
+        raise ValueError(f"release_type {release_type!r} of this model has no density")
+    logs = [_log_density(setting.kind, model, each, at, setting.truncate) for each in (x, y)]
+    with np.errstate(invalid="ignore"):
+        ratio = logs[0] - logs[1]
+    return Densities(at, np.exp(logs[0]), np.exp(logs[1]), ratio)
+
+
+def _log_density(kind: str, model: Model, records: Array, at: Array, truncate: tuple[float, float] | None) -> Array:
+    n = len(records)
+    if isinstance(model, BetaBernoulli):
+        ones = float(records.sum())
+        a, b = model.alpha + ones, model.beta + n - ones
+        logs = special.xlogy(a - 1, at) + special.xlog1py(b - 1, -at) - special.betaln(a, b)
+        mass = None if truncate is None else np.diff(special.betainc(a, b, np.array(truncate)))[0]
+    else:
+        centre, posterior = model._posterior_mean(float(records.sum()), n), model.posterior_sd(n)
+        spreads = {
+            "sample": posterior,
+            "synthetic-plugin": model.sigma,
+            "synthetic-bayes": math.hypot(model.sigma, posterior),
+        }
+        spread = spreads[kind]
+        logs = -(((at - centre) / spread) ** 2) / 2 - math.log(spread * math.sqrt(2 * math.pi))
+        mass = None if truncate is None else np.diff(special.ndtr((np.array(truncate) - centre) / spread))[0]
+    if truncate is None or mass is None:
+        return np.asarray(logs)
+    return np.where((at >= truncate[0]) & (at <= truncate[1]), logs - np.log(mass), -np.inf)
+
+
+def first_picture(points: int = 400) -> Densities:
+    """Return the poster's first picture: a posterior draw of a coin for ten zeros and for a one and nine zeros.
+
+    The caption's data sets, ten ones and a one with nine zeros, are not neighbours; ten zeros are meant.
+
+    Parameters
+    ----------
+    points : int, default 400
+        How many points of θ.
+
+    Returns
+    -------
+    Densities
+        Under a uniform prior.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> picture = theory.first_picture()
+    >>> round(float(picture.data.max()), 1)
+    10.9
+
+    Explained in :doc:`/book/theory/coins`.
+    """
+    points = integer("points", points, least=2)
+    theta = (np.arange(points) + 0.5) / points
+    one, other = np.zeros(10), np.append(1.0, np.zeros(9))
+    return neighbour_densities("sample", BetaBernoulli(1, 1), one, other, points=theta)
+
+
+def second_picture(points: int = 401) -> Densities:
+    """Return the poster's second picture: one synthetic normal record, ten records at R or one of them at -R.
+
+    R = 5 and σ = σ₀ = 1, with the parameter drawn from its posterior. The log ratio is linear in the record.
+
+    Parameters
+    ----------
+    points : int, default 401
+        How many points of z, from -2 to 8.
+
+    Returns
+    -------
+    Densities
+        Of the data at the bound, and of their neighbour.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> picture = theory.second_picture()
+    >>> bool(abs(np.diff(picture.log_ratio, 2)).max() < 1e-12)
+    True
+
+    Explained in :doc:`/book/theory/bells`.
+    """
+    z = np.linspace(-2.0, 8.0, integer("points", points, least=2))
+    one, other = np.full(10, 5.0), np.append(-5.0, np.full(9, 5.0))
+    return neighbour_densities("synthetic-bayes", NormalKnownVariance(1, 0, 1, 5), one, other, points=z)
+
+
+_RELEASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("II: one posterior draw", "sample", {}),
+    ("III: m records from the posterior mean (as IV, redrawn)", "synthetic-plugin", {"estimator": "mean"}),
+    ("IV: m records from one draw", "synthetic-bayes", {"redraw": False}),
+)
+_COLOURS = ("sample", "plug-in", "bayes")
+
+
+def profile_curves(
+    *,
+    alphas: Sequence[float] = (1, 2, 5, 10, 20, 50, 100),
+    sizes: Sequence[int] = (10, 100, 1000, 10_000),
+    records: Sequence[int] = (1, 10, 100, 1000, 10_000),
+    epsilons: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """Return exact profiles of coins for all combinations of prior, data size and number of synthetic records.
+
+    Parameters
+    ----------
+    alphas : sequence of float
+        Priors, alpha = beta.
+    sizes : sequence of int
+        Numbers of records, n.
+    records : sequence of int
+        Numbers of synthetic records, m.
+    epsilons : array, optional
+        By default 0 to 5 in steps of 1/8.
+
+    Returns
+    -------
+    dict
+        ``alphas``, ``sizes``, ``records``, ``epsilons``; ``releases``, their names; and ``log10_delta``, an array
+        (release, alpha, n, m, epsilon), rounded to three decimals and not below -16. A draw does not depend on m.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> curves = theory.profile_curves(alphas=[1], sizes=[10], records=[1, 10], epsilons=[0.0, 1.0])
+    >>> curves["log10_delta"].shape
+    (3, 1, 1, 2, 2)
+
+    Explained in :doc:`/book/theory/coins`.
+    """
+    at = np.arange(0, 5.01, 0.125) if epsilons is None else finite_array("epsilons", epsilons, ndim=1)
+    priors = positive_array("alphas", alphas)
+    shape = (len(_RELEASES), len(priors), len(sizes), len(records), len(at))
+    found = np.empty(shape)
+    for (r, (_, kind, options)), (i, alpha), (j, n) in (
+        (x, y, z) for x in enumerate(_RELEASES) for y in enumerate(priors) for z in enumerate(sizes)
+    ):
+        for k, m in enumerate(records):
+            if kind == "sample" and k:
+                found[r, i, j, k] = found[r, i, j, 0]
+                continue
+            more = options if kind == "sample" else {**options, "m": m}
+            model = BetaBernoulli(float(alpha), float(alpha))
+            found[r, i, j, k] = privacy_profile(kind, model, n, epsilon=at, log=True, **more) / math.log(10)
+    return {
+        "releases": [name for name, _, _ in _RELEASES],
+        "alphas": [float(a) for a in priors],
+        "sizes": [int(n) for n in sizes],
+        "records": [int(m) for m in records],
+        "epsilons": [float(e) for e in at],
+        "log10_delta": np.round(np.maximum(found, -16.0), 3),
+    }
+
+
+def interactive_profile(
+    *,
+    alphas: Sequence[float] = (1, 2, 5, 10, 20, 50, 100),
+    sizes: Sequence[int] = (10, 100, 1000, 10_000),
+    records: Sequence[int] = (1, 10, 100, 1000, 10_000),
+) -> str:
+    """Return an interactive picture of delta against epsilon as self-contained HTML: sliders over exact curves.
+
+    It needs no server and no library: the curves of :func:`profile_curves` are in the page, three sliders (α, n, m;
+    mouse, touch or arrow keys) choose among them, and a line of text says what the picture shows. Colours follow the
+    page's light or dark theme. Without JavaScript the first setting is drawn. The same arguments give the same text.
+
+    Parameters
+    ----------
+    alphas, sizes, records
+        The values that the sliders offer, as for :func:`profile_curves`.
+
+    Returns
+    -------
+    str
+        HTML to show with :class:`IPython.display.HTML`.
+
+    Examples
+    --------
+    >>> from dpbook import theory
+    >>> page = theory.interactive_profile(alphas=[1, 10], sizes=[10], records=[1, 10])
+    >>> page.count('type="range"'), "http" in page.replace("http://www.w3.org/2000/svg", "")
+    (3, False)
+
+    Explained in :doc:`/book/theory/coins`.
+    """
+    from dpbook.plotting import METHODS
+
+    curves = profile_curves(alphas=alphas, sizes=sizes, records=records)
+    table = curves.pop("log10_delta")
+    # Three decimals as whole thousandths, each curve as its first value and the steps from there: half the size.
+    coded = np.rint(table * 1000).astype(int)
+    steps = np.concatenate([coded[..., :1], np.diff(coded, axis=-1)], axis=-1)
+    data = {**curves, "steps": steps.tolist()}
+    start = [len(curves["alphas"]) // 2, len(curves["sizes"]) // 2, len(curves["records"]) // 2]
+    styles = [METHODS[name] for name in _COLOURS]
+    dashes = ("", "7 4", "2 3")
+    middle = tuple(start)
+    paths = "".join(
+        f'<path class="dpt-curve dpt-c{r}" data-curve="{r}" d="{_path(curves["epsilons"], table[r][middle])}"/>'
+        for r in range(len(styles))
+    )
+    legend = "".join(
+        f'<li><svg viewBox="0 0 34 8" aria-hidden="true"><path class="dpt-curve dpt-c{r}" d="M1 4H33"/></svg>'
+        f"{name}</li>"
+        for r, name in enumerate(curves["releases"])
+    )
+    rules = "".join(
+        f".dpt .dpt-c{r}{{stroke:{style.color};stroke-dasharray:{dash or 'none'}}}"
+        f"html[data-theme=dark] .dpt .dpt-c{r}{{stroke:{_light(style.color)}}}"
+        for r, (style, dash) in enumerate(zip(styles, dashes, strict=True))
+    )
+    sliders = "".join(
+        _slider(key, label, curves[values], position)
+        for key, label, values, position in (
+            ("a", "prior, α = β", "alphas", start[0]),
+            ("n", "records, n", "sizes", start[1]),
+            ("m", "synthetic records, m", "records", start[2]),
+        )
+    )
+    body = _PAGE.replace("@RULES@", rules).replace("@SLIDERS@", sliders).replace("@AXES@", _axes())
+    body = body.replace("@PATHS@", paths).replace("@LEGEND@", legend)
+    return body.replace("@DATA@", json.dumps(data, separators=(",", ":"), ensure_ascii=False))
+
+
+_LEFT, _TOP, _WIDTH, _HEIGHT, _FLOOR, _FAR = 58, 12, 560, 280, -12.0, 5.0
+
+
+def _x(epsilon: float) -> float:
+    return _LEFT + _WIDTH * epsilon / _FAR
+
+
+def _y(log_delta: float) -> float:
+    return _TOP + _HEIGHT * log_delta / _FLOOR
+
+
+def _path(epsilons: Sequence[float], heights: Array) -> str:
+    parts: list[str] = []
+    for epsilon, height in zip(epsilons, heights, strict=True):
+        parts.append(f"{'L' if parts else 'M'}{_x(epsilon):.1f} {_y(float(height)):.1f}")
+    return "".join(parts)
+
+
+def _axes() -> str:
+    lines = [f'<rect class="dpt-frame" x="{_LEFT}" y="{_TOP}" width="{_WIDTH}" height="{_HEIGHT}"/>']
+    for power in range(0, -13, -2):
+        y = _y(power)
+        name = "1" if power == 0 else f'10<tspan class="dpt-up" dy="-5">−{-power}</tspan>'
+        lines.append(f'<path class="dpt-grid" d="M{_LEFT} {y:.1f}H{_LEFT + _WIDTH}"/>')
+        lines.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{name}</text>')
+    for epsilon in range(6):
+        x = _x(epsilon)
+        lines.append(f'<path class="dpt-grid" d="M{x:.1f} {_TOP}V{_TOP + _HEIGHT}"/>')
+        lines.append(f'<text x="{x:.1f}" y="{_TOP + _HEIGHT + 18}" text-anchor="middle">{epsilon}</text>')
+    lines.append(f'<text x="{_LEFT + _WIDTH / 2:.0f}" y="{_TOP + _HEIGHT + 38}" text-anchor="middle">ε</text>')
+    lines.append(f'<text x="14" y="{_TOP + _HEIGHT / 2:.0f}" text-anchor="middle">δ</text>')
+    return "".join(lines)
+
+
+def _slider(key: str, label: str, values: Sequence[float], position: int) -> str:
+    return (
+        f'<label class="dpt-row"><span>{label}</span>'
+        f'<input type="range" data-key="{key}" min="0" max="{len(values) - 1}" step="1" value="{position}" '
+        f'aria-valuetext="{values[position]:g}"><output>{values[position]:g}</output></label>'
+    )
+
+
+def _light(colour: str) -> str:
+    """Return a colour mixed with white, for a dark page."""
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(0.45 * part + 0.55 * 255):02x}" for part in parts)
+
+
+_PAGE = """<div class="dpt" role="group" aria-label="Interactive picture: delta against epsilon">
+<style>
+.dpt{max-width:660px;margin:0 auto;color:inherit;font-size:.95em}
+.dpt svg{width:100%;height:auto;display:block}
+.dpt text{fill:currentColor;font-size:14px}
+.dpt .dpt-up{font-size:10px}
+.dpt .dpt-frame{fill:none;stroke:currentColor;stroke-opacity:.5}
+.dpt .dpt-grid{stroke:currentColor;stroke-opacity:.15;fill:none}
+.dpt .dpt-curve{fill:none;stroke-width:2.6}
+.dpt .dpt-row{display:flex;align-items:center;gap:.8em;margin:.25em 0}
+.dpt .dpt-row span{flex:0 0 11em}
+.dpt .dpt-row input{flex:1 1 auto;min-width:6em;accent-color:currentColor}
+.dpt .dpt-row output{flex:0 0 4em;text-align:right;font-variant-numeric:tabular-nums}
+.dpt ul{list-style:none;margin:.3em 0;padding:0}
+.dpt li{display:flex;align-items:center;gap:.6em;margin:.1em 0}
+.dpt li svg{width:34px;flex:0 0 34px}
+.dpt .dpt-says{margin:.5em 0 0;min-height:3em}
+@RULES@
+</style>
+@SLIDERS@
+<svg class="dpt-plot" viewBox="0 0 640 336" role="img" aria-label="Delta, on a logarithmic scale, against epsilon">
+<defs><clipPath id="dpt-clip"><rect x="58" y="12" width="560" height="280"/></clipPath></defs>
+@AXES@<g clip-path="url(#dpt-clip)">@PATHS@</g></svg>
+<ul>@LEGEND@</ul>
+<p class="dpt-says" aria-live="polite"></p>
+<script type="application/json" class="dpt-data">@DATA@</script>
+<script>
+(function () {
+  var roots = document.querySelectorAll(".dpt:not([data-ready])");
+  Array.prototype.forEach.call(roots, function (root) {
+    var holder = root.querySelector(".dpt-data");
+    if (!holder) { return; }
+    root.setAttribute("data-ready", "1");
+    var data = JSON.parse(holder.textContent);
+    var inputs = root.querySelectorAll("input");
+    var values = [data.alphas, data.sizes, data.records];
+    var names = ["II", "III", "IV"];
+    function curve(release, at) {
+      var total = 0;
+      return data.steps[release][at[0]][at[1]][at[2]].map(function (step) { total += step; return total / 1000; });
+    }
+    function crossing(heights, level) {
+      for (var i = 0; i < heights.length; i++) {
+        if (heights[i] <= level) {
+          if (i === 0) { return "0"; }
+          var share = (heights[i - 1] - level) / (heights[i - 1] - heights[i]);
+          return (data.epsilons[i - 1] + share * (data.epsilons[i] - data.epsilons[i - 1])).toFixed(2);
+        }
+      }
+      return "more than " + data.epsilons[data.epsilons.length - 1];
+    }
+    function draw() {
+      var at = Array.prototype.map.call(inputs, function (input, i) {
+        var shown = String(values[i][+input.value]);
+        input.setAttribute("aria-valuetext", shown);
+        input.parentNode.querySelector("output").textContent = shown;
+        return +input.value;
+      });
+      var says = names.map(function (name, r) {
+        var heights = curve(r, at);
+        var d = heights.map(function (h, i) {
+          return (i ? "L" : "M") + (58 + 560 * data.epsilons[i] / 5).toFixed(1) + " " +
+            (12 + 280 * h / -12).toFixed(1);
+        }).join("");
+        root.querySelector(".dpt-plot [data-curve='" + r + "']").setAttribute("d", d);
+        return name + ": " + crossing(heights, -6);
+      });
+      root.querySelector(".dpt-says").textContent = "Smallest ε at δ = 10⁻⁶. " + says.join("; ") + ".";
+    }
+    Array.prototype.forEach.call(inputs, function (input) { input.addEventListener("input", draw); });
+    draw();
+  });
+})();
+</script>
+</div>"""
