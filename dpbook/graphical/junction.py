@@ -22,14 +22,16 @@ LARGEST_TABLE = 2**22  # entries of one table of the tree: 32 MB a model
 
 
 class _Node(NamedTuple):
-    """One table of the tree: its variables (those shared with the parent first, in the parent's order)."""
+    """One table of the tree: its own variables first (reductions over leading axes are the fast ones), then those
+    shared with the parent, in the parent's order.
+    """
 
     variables: tuple[int, ...]
     shape: tuple[int, ...]
     parent: int
-    shared: int  # how many of the variables are shared with the parent
+    own: int  # how many of the variables are not shared with the parent
     expand: tuple[int, ...]  # the parent's shape with ones where the variable is not shared
-    summed: tuple[int, ...]  # the parent's axes (batch axis counted) that a marginal of the shared variables sums over
+    kept: list[int]  # the parent's axes (batch axis counted) of the shared variables
 
 
 class _Place(NamedTuple):
@@ -37,9 +39,8 @@ class _Place(NamedTuple):
 
     node: int
     order: tuple[int, ...]  # transposes the clique's table to the node's order of variables
-    expand: tuple[int, ...]
-    summed: tuple[int, ...]
-    back: tuple[int, ...]  # transposes a marginal in the node's order back to the clique's
+    expand: tuple[int, ...]  # the node's shape with ones where the variable is not the clique's
+    kept: list[int]  # the node's axes (batch axis counted) of the clique's variables, in the clique's order
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Beliefs:
         One table of probabilities for each clique, (batch, ...).
     nodes : list of ndarray
         The marginal of each node of the tree.
-    conditionals : list of ndarray, (batch, shared states, other states)
+    conditionals : list of ndarray, (batch, own states, shared states)
         The law of each node's own variables given those that it shares with its parent.
 
     Examples
@@ -137,9 +138,8 @@ class JunctionTree:
         kept = [v for v in node.variables if v in clique]
         order = tuple(clique.index(v) for v in kept)
         expand = tuple(self.sizes[v] if v in clique else 1 for v in node.variables)
-        summed = tuple(1 + axis for axis, v in enumerate(node.variables) if v not in clique)
-        back = tuple(kept.index(v) for v in clique)
-        return _Place(home, (0, *(1 + axis for axis in order)), expand, summed, (0, *(1 + axis for axis in back)))
+        axes = [1 + node.variables.index(v) for v in clique]
+        return _Place(home, (0, *(1 + axis for axis in order)), expand, [0, *axes])
 
     def holds(self, variables: Sequence[int]) -> bool:
         """Say whether one node of the tree holds all these variables.
@@ -157,7 +157,7 @@ class JunctionTree:
         return any(set(variables) <= set(node.variables) for node in self.nodes)
 
     def _gather(self, tables: Sequence[Array], messages: list[Array], position: int, batch: int) -> Array:
-        """Return the sum of a node's own tables and of its children's messages, (batch, shared, other)."""
+        """Return the sum of a node's own tables and of its children's messages, (batch, own, shared)."""
         node = self.nodes[position]
         total = np.zeros((batch, *node.shape))
         for table in self._of_node[position]:
@@ -165,7 +165,7 @@ class JunctionTree:
             total += tables[table].transpose(place.order).reshape(batch, *place.expand)
         for child in self._children[position]:
             total += messages[child].reshape(batch, *self.nodes[child].expand)
-        return total.reshape(batch, math.prod(node.shape[: node.shared]), -1)
+        return total.reshape(batch, math.prod(node.shape[: node.own]), -1)
 
     def infer(self, tables: Sequence[Array]) -> Beliefs:
         """Return log partition functions and marginals of a batch of models.
@@ -186,26 +186,23 @@ class JunctionTree:
         conditionals: list[Array] = [np.empty(0)] * count
         for position in reversed(range(count)):
             total = self._gather(tables, messages, position, batch)
-            top = total.max(axis=-1, keepdims=True)
+            top = total.max(axis=1, keepdims=True)
             total -= top
             np.exp(total, out=total)
-            mass = total.sum(axis=-1, keepdims=True)
+            mass = total.sum(axis=1, keepdims=True)
             total /= mass
             conditionals[position] = total
-            messages[position] = (top + np.log(mass))[..., 0]
+            messages[position] = (top + np.log(mass))[:, 0]
         nodes: list[Array] = []
         for position, node in enumerate(self.nodes):
             belief = conditionals[position]
             if position:
-                belief = belief * nodes[node.parent].sum(axis=node.summed).reshape(batch, -1, 1)
+                belief = belief * _keep(nodes[node.parent], node.kept).reshape(batch, 1, -1)
             nodes.append(belief.reshape(batch, *node.shape))
         return Beliefs(messages[0][:, 0], self._marginals(nodes), nodes, conditionals)
 
     def _marginals(self, nodes: list[Array]) -> list[Array]:
-        return [
-            (nodes[place.node].sum(axis=place.summed) if place.summed else nodes[place.node]).transpose(place.back)
-            for place in self.places
-        ]
+        return [_keep(nodes[place.node], place.kept) for place in self.places]
 
     def tangent(self, beliefs: Beliefs, directions: Sequence[Array]) -> list[Array]:
         """Return how fast the marginals change as the potentials move: the covariance times a direction.
@@ -228,15 +225,15 @@ class JunctionTree:
         for position in reversed(range(count)):
             total = self._gather(directions, messages, position, batch)
             law = beliefs.conditionals[position]
-            mean = (law * total).sum(axis=-1, keepdims=True)
+            mean = (law * total).sum(axis=1, keepdims=True)
             changes[position] = law * (total - mean)
-            messages[position] = mean[..., 0]
+            messages[position] = mean[:, 0]
         nodes: list[Array] = []
         for position, node in enumerate(self.nodes):
             change = changes[position]
             if position:
-                above = beliefs.nodes[node.parent].sum(axis=node.summed).reshape(batch, -1, 1)
-                moved = nodes[node.parent].sum(axis=node.summed).reshape(batch, -1, 1)
+                above = _keep(beliefs.nodes[node.parent], node.kept).reshape(batch, 1, -1)
+                moved = _keep(nodes[node.parent], node.kept).reshape(batch, 1, -1)
                 change = change * above + beliefs.conditionals[position] * moved
             nodes.append(change.reshape(batch, *node.shape))
         return self._marginals(nodes)
@@ -260,17 +257,18 @@ class JunctionTree:
         """
         codes = np.zeros((n, len(self.sizes)), dtype=np.int64)
         for position, node in enumerate(self.nodes):
-            law = beliefs.conditionals[position][0]
-            own = node.variables[node.shared :]
-            if not own:
-                continue
+            own, shared = node.variables[: node.own], node.variables[node.own :]
             given = np.zeros(n, dtype=np.int64)
-            if node.shared:
-                shared = node.variables[: node.shared]
-                given = np.ravel_multi_index(tuple(codes[:, list(shared)].T), node.shape[: node.shared])
-            drawn = _draw_rows(law, given, rng)
-            codes[:, list(own)] = np.stack(np.unravel_index(drawn, node.shape[node.shared :]), axis=1)
+            if shared:
+                given = np.ravel_multi_index(tuple(codes[:, list(shared)].T), node.shape[node.own :])
+            drawn = _draw_rows(beliefs.conditionals[position][0].T, given, rng)
+            codes[:, list(own)] = np.stack(np.unravel_index(drawn, node.shape[: node.own]), axis=1)
         return codes
+
+
+def _keep(table: Array, axes: list[int]) -> Array:
+    """Return the table summed over all other axes, those that are kept in the order given."""
+    return np.asarray(np.einsum(table, list(range(table.ndim)), axes))
 
 
 def _draw_rows(law: Array, given: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -311,32 +309,31 @@ def _triangulate(sizes: tuple[int, ...], cliques: Sequence[tuple[int, ...]]) -> 
 def _tree(sizes: tuple[int, ...], found: list[frozenset[int]]) -> list[_Node]:
     """Join the cliques by a maximum spanning tree of their overlaps, each parent before its children."""
     start = max(range(len(found)), key=lambda i: (math.prod(sizes[v] for v in found[i]), -i))
-    nodes = [_node(sizes, tuple(sorted(found[start])), 0, -1, ())]
+    nodes = [_node(sizes, tuple(sorted(found[start])), (), -1, ())]
     left = [i for i in range(len(found)) if i != start]
     while left:
-        overlap, chosen, parent = max(
+        _, chosen, parent = max(
             (len(found[i] & set(node.variables)), -i, -p) for i in left for p, node in enumerate(nodes)
         )
         chosen, parent = -chosen, -parent
         above = nodes[parent].variables
         shared = tuple(v for v in above if v in found[chosen])
         own = tuple(sorted(found[chosen] - set(shared)))
-        nodes.append(_node(sizes, shared + own, overlap, parent, above))
+        nodes.append(_node(sizes, own, shared, parent, above))
         left.remove(chosen)
     return nodes
 
 
 def _node(
-    sizes: tuple[int, ...], variables: tuple[int, ...], shared: int, parent: int, above: tuple[int, ...]
+    sizes: tuple[int, ...], own: tuple[int, ...], shared: tuple[int, ...], parent: int, above: tuple[int, ...]
 ) -> _Node:
-    common = set(variables[:shared])
     return _Node(
-        variables,
-        tuple(sizes[v] for v in variables),
+        own + shared,
+        tuple(sizes[v] for v in own + shared),
         parent,
-        shared,
-        tuple(sizes[v] if v in common else 1 for v in above),
-        tuple(1 + axis for axis, v in enumerate(above) if v not in common),
+        len(own),
+        tuple(sizes[v] if v in shared else 1 for v in above),
+        [0, *(1 + above.index(v) for v in shared)],
     )
 
 

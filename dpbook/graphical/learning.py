@@ -363,8 +363,8 @@ def _closed_form(problem: Problem, shares: Array) -> Array | None:
     for node in tree.nodes:
         position = homes[frozenset(node.variables)]
         table, clique = tables[position], tree.cliques[position]
-        own = tuple(axis for axis, v in enumerate(clique) if v not in node.variables[: node.shared])
-        above = table.sum(axis=own, keepdims=True) if node.shared else np.ones(())
+        own = tuple(clique.index(v) for v in node.variables[: node.own])
+        above = table.sum(axis=own, keepdims=True)
         potentials[position] = np.log(np.maximum(table, _FLOOR)) - np.log(np.maximum(above, _FLOOR))
     return np.concatenate([table.ravel() for table in potentials])
 
@@ -421,13 +421,15 @@ def _minimise(
     value, slope = objective(theta)
     while used < iterations and np.abs(slope).max() > tolerance:
         unit = 1 / np.sqrt(curvature(theta))
+        seen: dict[str, Array] = {}
 
-        def scaled(x: Array, unit: Array = unit) -> tuple[float, Array]:
+        def scaled(x: Array, unit: Array = unit, seen: dict[str, Array] = seen) -> tuple[float, Array]:
             found, gradient = objective(unit * x)
+            seen["at"], seen["slope"] = x.copy(), gradient
             return found, unit * gradient
 
-        def settled(x: Array, unit: Array = unit) -> None:
-            if np.abs(objective(unit * x)[1]).max() <= tolerance:
+        def settled(x: Array, seen: dict[str, Array] = seen) -> None:
+            if np.array_equal(x, seen["at"]) and np.abs(seen["slope"]).max() <= tolerance:
                 raise StopIteration
 
         found = optimize.minimize(
