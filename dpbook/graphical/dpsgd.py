@@ -1,0 +1,559 @@
+"""The general-purpose rival: potentials learned by noisy stochastic gradients, with its accounting and its tuning.
+
+Each step draws a batch, clips every record's gradient, adds Gaussian noise and moves the potentials. What is released
+is the potentials, (epsilon, delta)-DP for replace-one neighbours, n public; chapter 5 compares them with noisy tables.
+Needs the extra ``dpsgd`` (the package dp-accounting).
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpbook import noise
+from dpbook._validation import (
+    analyst_generator,
+    at_least,
+    delta_value,
+    integer,
+    positive,
+    seeded_generator,
+)
+from dpbook.budget import PrivacyBudget, charge
+from dpbook.graphical.domain import Domain, Groups, checked_groups, group_name
+from dpbook.graphical.field import FitReport, MarkovRandomField
+from dpbook.graphical.learning import fit
+from dpbook.graphical.problem import Problem
+from dpbook.graphical.releases import MODEL as TABLES_MODEL
+from dpbook.graphical.releases import _check_columns, _chunks, _from_counts, _null_codes
+from dpbook.mechanisms import gaussian_scale
+from dpbook.release import Release
+
+__all__ = [
+    "GRID",
+    "field_of",
+    "gradient_noise",
+    "random_field",
+    "release_dpsgd",
+    "tune_dpsgd_nonprivate",
+]
+
+Array = NDArray[np.float64]
+
+MODEL = "log-linear potentials"
+RELATION = "REPLACE_ONE"  # the library's default, adding or removing a record, would give half the noise or so
+
+# The settings that a search tries, all combinations. Rates are large because a cell's gradient is a small probability.
+GRID: Mapping[str, tuple[float, ...]] = {
+    "learning_rate": (3.0, 10.0, 30.0),
+    "clip": (0.5, 1.5),
+    "sampling": (0.05, 0.25),
+    "steps": (50, 200),
+}
+
+
+def release_dpsgd(
+    records: Any,
+    domain: Domain | Mapping[str, Any],
+    cliques: Sequence[Any],
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    learning_rate: float | None = None,
+    clip: float = 1.5,
+    sampling: float = 0.25,
+    steps: int = 100,
+    tuned_over: int = 1,
+    counts: str | None = None,
+    person: str | None = None,
+    null: Any = None,
+    insecure: bool = False,
+    inference: str = "auto",
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+) -> Release:
+    """Release the potentials of a log-linear model, learned by differentially private stochastic gradients.
+
+    (epsilon, delta)-DP for replace-one neighbours, n public; the unit is one row or, with ``person``, all rows of one
+    person. Proof sketch: each step takes every record with probability ``sampling`` and sums their gradients, clipped
+    to the norm ``clip``. A record's gradient is its indicator in each table less the model's marginals. Between
+    neighbours, the sum's law moves from ``(1 - q) N(0) + q N(g)`` to ``(1 - q) N(0) + q N(h)``, with g and h no longer
+    than ``clip``; the worst pair has h = -g. The noise multiplier that makes all steps together (epsilon, delta)-DP
+    comes from the privacy loss distribution of that pair (dp-accounting's ``PLDAccountant`` with ``REPLACE_ONE``).
+
+    The settings matter, and whoever tries several on the data spends epsilon for each: say how many with
+    ``tuned_over``, and the release will say what that costs by sequential composition. (The source tunes over a grid
+    and counts one run; so does our comparison, and its numbers flatter this method.)
+
+    Parameters
+    ----------
+    records : DataFrame, iterator of DataFrames, Dask DataFrame, or array
+        As in :func:`dpbook.graphical.release`.
+    domain, cliques
+        As in :func:`dpbook.graphical.release`; gradients of tied cliques are averaged, not added.
+    epsilon : float
+        The privacy loss of the whole run.
+    delta : float, optional
+        By default 1/n, the source's choice. That is large: it permits publishing one record chosen at random.
+    learning_rate : float, optional
+        The step taken along the mean gradient; by default the square root of the mean number of cells of a table.
+    clip : float, default 1.5
+        The largest norm of a record's gradient.
+    sampling : float, default 0.25
+        The probability with which a record is in a batch; 1 uses all of them in every step.
+    steps : int, default 100
+        How many steps. The potentials released are the mean over the second half of them.
+    tuned_over : int, default 1
+        How many settings were tried on these records to find the ones above.
+    counts, person, null
+        As in :func:`dpbook.graphical.release`.
+    insecure : bool, default False
+        Must be True for a real release (``rng=None``): batches and clipped sums are computed in floating point, for
+        which there is no safe sampler. The release says ``float_safe=False`` in any case.
+    inference : {"auto", "exact", "loopy"}
+        As in :class:`MarkovRandomField`.
+    rng : numpy.random.Generator, optional
+        Seeded teaching noise; None, the default, means a real release.
+    budget : PrivacyBudget, optional
+        Charged, for this run alone, before anything is drawn.
+
+    Returns
+    -------
+    Release
+        With the log-potentials of each clique as values (:func:`field_of` makes a field of them), the noise's standard
+        deviation on a step's summed gradient as ``scale``, and in ``settings`` how often the data were tuned on.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from dpbook.graphical import dpsgd
+    >>> table = np.array([[300, 100], [100, 500]])
+    >>> release = dpsgd.release_dpsgd(table, {"a": 2, "b": 2}, [("a", "b")], epsilon=2.0,
+    ...                                   rng=np.random.default_rng(0))
+    >>> release.delta, round(release.settings["noise_multiplier"], 2)
+    (0.001, 7.22)
+    >>> dpsgd.field_of(release).marginal(("a", "b")).round(1)
+    array([[0.3, 0.1],
+           [0.1, 0.5]])
+
+    Explained in :doc:`/book/graphical-models/mobility`.
+    """
+    known = Domain.of(domain)
+    groups = checked_groups(cliques, known)
+    epsilon, clip = positive("epsilon", epsilon), positive("clip", clip)
+    rate = _default_rate(known, groups) if learning_rate is None else positive("learning_rate", learning_rate)
+    sampling = positive("sampling", sampling)
+    if sampling > 1:
+        raise ValueError(f"sampling must be at most 1, got {sampling}")
+    steps, tuned_over = integer("steps", steps, least=1), integer("tuned_over", tuned_over, least=1)
+    if delta is not None:
+        delta = delta_value("delta", delta, zero=False)
+    if not isinstance(insecure, (bool, np.bool_)):
+        raise TypeError(f"insecure must be True or False, got {insecure!r}")
+    rng = seeded_generator(rng)
+    if rng is None and not insecure:
+        raise ValueError("insecure must be True for a real release: noisy gradients have no safe sampler")
+    _accounting()
+    units = _units(records, known, groups, counts, person, null)
+    delta = 1 / max(units.n, 2) if delta is None else delta
+    multiplier = gradient_noise(epsilon=epsilon, delta=delta, sampling=sampling, steps=steps)
+    problem = _empty_problem(known, groups, units.n, inference)
+    charge(budget, epsilon, delta, label="noisy gradients")
+    theta = _descend(units, problem, rate, clip, sampling, steps, multiplier * clip, analyst_generator(rng))
+    names = [group_name(group) for group in groups]
+    return Release(
+        values=dict(zip(names, problem.split(theta), strict=True)),
+        model=MODEL,
+        mechanism="gaussian",
+        scale=dict.fromkeys(names, multiplier * clip),
+        sensitivity=dict.fromkeys(names, 2 * clip),
+        epsilon=epsilon,
+        delta=delta,
+        n=units.n,
+        settings={
+            "domain": known.settings,
+            "cliques": groups,
+            "learning_rate": rate,
+            "clip": clip,
+            "sampling": sampling,
+            "steps": steps,
+            "noise_multiplier": multiplier,
+            "accountant": "privacy loss distribution, replace-one",
+            "tuned_over": tuned_over,
+            "epsilon_with_tuning": tuned_over * epsilon,
+            "delta_with_tuning": min(tuned_over * delta, 1.0),
+        },
+        float_safe=False,
+    )
+
+
+def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int) -> float:
+    """Return the smallest noise multiplier, noise sd over clipping norm, that makes noisy gradients private.
+
+    (epsilon, delta)-DP for replace-one neighbours, n public, of ``steps`` steps that take each record with probability
+    ``sampling``: by the privacy loss distribution, rounded up.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The privacy loss of all steps.
+    sampling : float
+        In (0, 1].
+    steps : int
+        At least 1.
+
+    Returns
+    -------
+    float
+        The multiplier.
+
+    Raises
+    ------
+    ImportError
+        Where dp-accounting is not installed; it names the extra.
+
+    Examples
+    --------
+    One step with all records is the Gaussian mechanism of sensitivity 2:
+
+    >>> from dpbook.graphical.dpsgd import gradient_noise
+    >>> from dpbook.mechanisms import gaussian_scale
+    >>> round(gradient_noise(epsilon=1.0, delta=1e-5, sampling=1.0, steps=1), 2)
+    7.46
+    >>> round(gaussian_scale(sensitivity=2.0, epsilon=1.0, delta=1e-5), 2)
+    7.46
+
+    Explained in :doc:`/book/graphical-models/mobility`.
+    """
+    epsilon, delta = positive("epsilon", epsilon), delta_value("delta", delta, zero=False)
+    sampling, steps = positive("sampling", sampling), integer("steps", steps, least=1)
+    if sampling > 1:
+        raise ValueError(f"sampling must be at most 1, got {sampling}")
+    return _calibrated(epsilon, delta, sampling, steps)
+
+
+@lru_cache(maxsize=256)
+def _calibrated(epsilon: float, delta: float, sampling: float, steps: int) -> float:
+    """Search for the multiplier; every trial is a composed privacy loss distribution, an upper bound on epsilon.
+
+    The search starts where the steps would be one Gaussian mechanism of sensitivity ``2 q sqrt(steps)``, keeps a
+    bracket, and returns its safe end, within one part in a thousand of the smallest multiplier.
+    """
+    unit = 1e-4 * max(1.0, 2 * epsilon)  # of the privacy loss's grid; a coarse one rounds upwards, on the safe side
+
+    def excess(log_multiplier: float) -> float:
+        found = _epsilon_of(math.exp(log_multiplier), delta, sampling, steps, unit)
+        return math.log(max(found, 1e-300) / epsilon)
+
+    guess = gaussian_scale(sensitivity=2 * sampling * math.sqrt(steps), epsilon=epsilon, delta=delta)
+    high = low = math.log(max(guess, 0.3))
+    above = below = excess(high)
+    while above > 0:
+        low, below = high, above
+        high += 0.2
+        above = excess(high)
+    while below <= 0 and low > math.log(1e-2):
+        high, above = low, below
+        low -= 0.2
+        below = excess(low)
+    while high - low > 1e-3 and below > 0:
+        # Between the secant's root and the middle, and a little on the safe side.
+        root = low + (high - low) * below / (below - above) if math.isfinite(below) else (low + high) / 2
+        middle = min(max(root + 4e-4, low + 0.05 * (high - low)), high - 0.05 * (high - low))
+        value = excess(middle)
+        if value > 0:
+            low, below = middle, value
+        else:
+            high, above = middle, value
+    return math.exp(high)
+
+
+def _epsilon_of(multiplier: float, delta: float, sampling: float, steps: int, unit: float) -> float:
+    dp, pld = _accounting()
+    accountant = pld.PLDAccountant(getattr(dp.NeighboringRelation, RELATION), value_discretization_interval=unit)
+    gaussian = dp.GaussianDpEvent(multiplier)
+    event = gaussian if sampling == 1 else dp.PoissonSampledDpEvent(sampling, gaussian)
+    accountant.compose(event, steps)
+    return float(accountant.get_epsilon(delta))
+
+
+def _accounting() -> tuple[Any, Any]:
+    """Import dp-accounting on first use: only noisy gradients need it."""
+    try:
+        return importlib.import_module("dp_accounting"), importlib.import_module("dp_accounting.pld")
+    except ImportError as error:
+        raise ImportError("noisy gradients need the package dp-accounting: pip install dpbook[dpsgd]") from error
+
+
+def field_of(release: Release, *, inference: str = "auto") -> MarkovRandomField:
+    """Return the field whose potentials a release holds; post-processing.
+
+    Parameters
+    ----------
+    release : Release
+        From :func:`release_dpsgd`.
+    inference : {"auto", "exact", "loopy"}
+        As in :class:`MarkovRandomField`.
+
+    Returns
+    -------
+    MarkovRandomField
+        With ``report.method`` "dp-sgd".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import dpsgd
+    >>> release = dpsgd.release_dpsgd(np.array([60, 40]), {"a": 2}, [("a",)], epsilon=5.0,
+    ...                                   rng=np.random.default_rng(0))
+    >>> dpsgd.field_of(release).report.method
+    'dp-sgd'
+
+    Explained in :doc:`/book/graphical-models/mobility`.
+    """
+    if not isinstance(release, Release):
+        raise TypeError(f"release must be a Release of potentials, got {type(release).__name__}")
+    release.require(model=MODEL)
+    domain = Domain.of_settings(release.settings["domain"])
+    steps = int(release.settings["steps"])
+    report = FitReport("dp-sgd", steps, True, f"{steps} noisy steps", float("nan"))
+    cliques = [list(group) for group in release.settings["cliques"]]
+    return MarkovRandomField(domain, cliques, release.values, inference=inference, report=report)
+
+
+def tune_dpsgd_nonprivate(
+    records: Any,
+    domain: Domain | Mapping[str, Any],
+    cliques: Sequence[Any],
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    grid: Mapping[str, Sequence[float]] = GRID,
+    counts: str | None = None,
+    person: str | None = None,
+    null: Any = None,
+    inference: str = "auto",
+    rng: np.random.Generator | None = None,
+) -> pd.DataFrame:
+    """Try every combination of settings on the records and say how well each run fitted them; not private.
+
+    This is the search of the source. Its result depends on the records, and each run in it would cost epsilon: pass
+    the number of rows as ``tuned_over`` to :func:`release_dpsgd`, which then discloses the sum.
+
+    Parameters
+    ----------
+    records, domain, cliques, epsilon, delta, counts, person, null, inference
+        As in :func:`release_dpsgd`.
+    grid : mapping of str to sequence of float
+        Values of ``learning_rate``, ``clip``, ``sampling`` and ``steps``.
+    rng : numpy.random.Generator, optional
+        The source of randomness; a fresh one by default.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a combination, best first, with the mean log-likelihood of a record as ``log_likelihood``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import dpsgd
+    >>> tried = dpsgd.tune_dpsgd_nonprivate(np.array([[300, 100], [100, 500]]), {"a": 2, "b": 2}, [("a", "b")],
+    ...     epsilon=2.0, grid={"learning_rate": [0.01, 2.0], "steps": [50]}, rng=np.random.default_rng(0))
+    >>> tried["learning_rate"].tolist()
+    [2.0, 0.01]
+
+    Explained in :doc:`/book/graphical-models/mobility`.
+    """
+    known = Domain.of(domain)
+    groups = checked_groups(cliques, known)
+    unknown = [name for name in grid if name not in GRID]
+    if unknown or not grid:
+        raise ValueError(f"grid must hold values of {', '.join(GRID)}, got {list(grid)}")
+    epsilon, generator = positive("epsilon", epsilon), analyst_generator(rng)
+    units = _units(records, known, groups, counts, person, null)
+    delta = 1 / max(units.n, 2) if delta is None else delta_value("delta", delta, zero=False)
+    problem = _empty_problem(known, groups, units.n, inference)
+    defaults = {"learning_rate": _default_rate(known, groups), "clip": 1.5, "sampling": 0.25, "steps": 100.0}
+    rows = []
+    for values in itertools.product(*grid.values()):
+        chosen = defaults | dict(zip(grid, map(float, values), strict=True))
+        clip, sampling, steps = chosen["clip"], chosen["sampling"], int(chosen["steps"])
+        noise_sd = clip * gradient_noise(epsilon=epsilon, delta=delta, sampling=sampling, steps=steps)
+        theta = _descend(units, problem, chosen["learning_rate"], clip, sampling, steps, noise_sd, generator)
+        rows.append(chosen | {"steps": steps, "log_likelihood": _fit_of(units, problem, theta)})
+    return pd.DataFrame(rows).sort_values("log_likelihood", ascending=False, ignore_index=True)
+
+
+def random_field(
+    domain: Domain | Mapping[str, Any],
+    cliques: Sequence[Any],
+    *,
+    n: int = 1000,
+    ridge: float = 1e-4,
+    inference: str = "auto",
+    rng: np.random.Generator | None = None,
+) -> MarkovRandomField:
+    """Return the source's random estimator: tables drawn at random, potentials fitted to them; it sees no data.
+
+    Parameters
+    ----------
+    domain, cliques
+        As in :func:`dpbook.graphical.release`.
+    n : int, default 1000
+        The number of records that the drawn tables stand for, which weighs them against the ridge.
+    ridge : float, default 1e-4
+        As in :func:`dpbook.graphical.fit`.
+    inference : {"auto", "exact", "loopy"}
+        As in :class:`MarkovRandomField`.
+    rng : numpy.random.Generator, optional
+        The source of randomness; a fresh one by default.
+
+    Returns
+    -------
+    MarkovRandomField
+        Whose marginals are as near as its graph allows to tables drawn uniformly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import dpsgd
+    >>> dpsgd.random_field({"a": 2, "b": 3}, [("a", "b")], rng=np.random.default_rng(0)).marginal("a").round(2)
+    array([0.44, 0.56])
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+    known, generator = Domain.of(domain), analyst_generator(rng)
+    groups = checked_groups(cliques, known)
+    n = integer("n", n, least=1)
+    names = [group_name(group) for group in groups]
+    drawn = [generator.dirichlet(np.ones(known.size(group[0]))) for group in groups]
+    tables = [n * law.reshape(known.shape(group[0])) for law, group in zip(drawn, groups, strict=True)]
+    guess = Release(
+        values=dict(zip(names, tables, strict=True)),
+        model=TABLES_MODEL,
+        mechanism="laplace",
+        scale=dict.fromkeys(names, 1e-9),
+        sensitivity=dict.fromkeys(names, 1.0),
+        epsilon=1e9,
+        n=n,
+        settings={"domain": known.settings, "cliques": groups, "totals known": True},
+        float_safe=False,
+    )
+    return fit(guess, method="naive", ridge=at_least("ridge", ridge, 0.0), inference=inference, tolerance=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Gradients
+
+
+class _Units(NamedTuple):
+    """What each unit of privacy (a row, or a person) adds to the tables."""
+
+    cells: sparse.csr_matrix  # (unit, cell): weights, within 1 a table
+    shares: Array  # (unit, table): the total weight in each table, 1, or 0 where all is null
+    n: int
+
+
+def _units(
+    records: Any,
+    domain: Domain,
+    groups: Groups,
+    counts: str | None,
+    person: str | None,
+    null: Any,
+) -> _Units:
+    """Return every unit's cells, each table's weights divided by how many of the unit's cliques count in it."""
+    _check_columns(domain, counts, person)
+    codes_of_null = _null_codes(domain, null)
+    if isinstance(records, (np.ndarray, list, tuple)):
+        if person is not None:
+            raise ValueError("person names a column, but records is a table of counts, which has none")
+        chunks = [_from_counts(records, domain)]
+    else:
+        chunks = list(_chunks(records, domain, groups, counts, person))
+    codes = np.concatenate([np.repeat(chunk.codes, chunk.times, axis=0) for chunk in chunks])
+    if len(codes) == 0:
+        raise ValueError("records must hold at least one record, got none")
+    persons = chunks[0].persons
+    owners = np.arange(len(codes)) if persons is None else persons
+    n = int(owners.max()) + 1
+    blocks, shares = [], []
+    for group in groups:
+        shape = domain.shape(group[0])
+        block = sparse.csr_matrix((n, int(np.prod(shape))))
+        for member in group:
+            seen = np.ones(len(codes), dtype=bool)
+            if all(name in codes_of_null for name in member):
+                columns = [codes[:, domain.names.index(name)] == codes_of_null[name] for name in member]
+                seen = ~np.logical_and.reduce(columns)
+            cells = np.ravel_multi_index(tuple(codes[:, domain.indices(member)].T), shape)
+            block = block + sparse.csr_matrix(
+                (np.ones(int(seen.sum())), (owners[seen], cells[seen])), shape=(n, int(np.prod(shape)))
+            )
+        total = np.asarray(block.sum(axis=1)).ravel()
+        blocks.append(sparse.diags(1 / np.maximum(total, 1)) @ block)
+        shares.append((total > 0).astype(float))
+    return _Units(sparse.hstack(blocks, format="csr"), np.stack(shares, axis=1), n)
+
+
+def _default_rate(domain: Domain, groups: Groups) -> float:
+    return math.sqrt(float(np.mean([domain.size(group[0]) for group in groups])))
+
+
+def _empty_problem(domain: Domain, groups: Groups, n: int, inference: str) -> Problem:
+    tables = [np.zeros(domain.shape(group[0])) for group in groups]
+    return Problem.of(domain, groups, tables, [0.0] * len(groups), n, inference=inference)
+
+
+def _clipped_sum(units: _Units, means: Array, lengths: Array, ends: Sequence[int], clip: float) -> Array:
+    """Return the sum of the units' gradients (cells less means, where anything was seen), each clipped.
+
+    Squared norms come from the sparse cells: those of the cells, less twice their overlap with the means, plus the
+    means' own; so no unit's dense gradient is ever made.
+    """
+    by_table = np.array([means[a:b] @ means[a:b] for a, b in itertools.pairwise(ends)])
+    squares = lengths - 2 * (units.cells @ means) + units.shares @ by_table
+    factors = np.minimum(1.0, clip / np.sqrt(np.maximum(squares, 1e-300)))
+    pull = np.repeat(units.shares.T @ factors, np.diff(ends))
+    return np.asarray(units.cells.T @ factors - pull * means)
+
+
+def _descend(
+    units: _Units,
+    problem: Problem,
+    learning_rate: float,
+    clip: float,
+    sampling: float,
+    steps: int,
+    noise_sd: float,
+    rng: np.random.Generator,
+) -> Array:
+    """Take the noisy steps from potentials of zero; return their mean over the second half."""
+    ends = [0, *np.cumsum([int(np.prod(shape)) for shape in problem.shapes]).tolist()]
+    theta, total = np.zeros(ends[-1]), np.zeros(ends[-1])
+    lengths = np.asarray(units.cells.multiply(units.cells).sum(axis=1)).ravel()
+    for step in range(steps):
+        inside = rng.random(units.n) < sampling if sampling < 1 else np.ones(units.n, dtype=bool)
+        batch = _Units(units.cells[inside], units.shares[inside], units.n)
+        gradient = _clipped_sum(batch, problem.infer(theta).means, lengths[inside], ends, clip)
+        noisy = noise.add_gaussian(gradient, noise_sd, rng)
+        theta = theta + learning_rate * noisy / (sampling * units.n)
+        if step >= steps // 2:
+            total += theta
+    return total / (steps - steps // 2)
+
+
+def _fit_of(units: _Units, problem: Problem, theta: Array) -> float:
+    """Return the mean log-likelihood of a unit under potentials, tied cliques counted as often as they occur."""
+    mean = np.asarray(units.cells.mean(axis=0)).ravel()
+    return float((problem.copies * mean) @ theta - problem.infer(theta).log_partition)

@@ -1,0 +1,306 @@
+"""Noisy gradients: their accounting, their privacy, their gradients, and that they learn.
+
+Statistical tests use fixed seeds; each states what it would take for a right program to fail it.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, stats
+
+from dpbook import PrivacyBudget, Release
+from dpbook.audit import epsilon_lower_bound
+from dpbook.budget import BudgetExceeded
+from dpbook.graphical import MarkovRandomField, chain, dpsgd, fit_nonprivate
+from dpbook.mechanisms import gaussian_scale
+
+DOMAIN = {"a": 3, "b": 2, "c": 2}
+CLIQUES = [("a", "b"), ("b", "c")]
+
+
+def rng_of(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def sample(n, seed):
+    rng = rng_of(seed)
+    potentials = [rng.normal(size=(3, 2)), rng.normal(size=(2, 2))]
+    return MarkovRandomField(DOMAIN, CLIQUES, potentials).sample(n, rng)
+
+
+# Accounting -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-5)])
+def test_one_step_with_all_records_is_the_gaussian_mechanism_of_sensitivity_two(epsilon, delta):
+    exact = gaussian_scale(sensitivity=2.0, epsilon=epsilon, delta=delta)
+    assert exact <= dpsgd.gradient_noise(epsilon=epsilon, delta=delta, sampling=1.0, steps=1) * (1 + 1e-8)
+    assert dpsgd.gradient_noise(epsilon=epsilon, delta=delta, sampling=1.0, steps=1) < 1.002 * exact
+
+
+@pytest.mark.parametrize(("epsilon", "sampling"), [(0.5, 0.2), (1.0, 0.5)])
+def test_one_step_with_a_batch_has_the_delta_of_the_worst_pair(epsilon, sampling):
+    """By quadrature: the mass of (1-q) N(0) + q N(1) beyond e^epsilon times its mirror image."""
+    delta = 1e-3
+    sd = dpsgd.gradient_noise(epsilon=epsilon, delta=delta, sampling=sampling, steps=1)
+
+    def excess(x):
+        one, other = ((1 - sampling) * stats.norm.pdf(x, 0, sd) + sampling * stats.norm.pdf(x, m, sd) for m in (1, -1))
+        return max(one - np.exp(epsilon) * other, 0.0)
+
+    found = integrate.quad(excess, -12 * sd, 1 + 12 * sd, limit=500, points=[0, 1])[0]
+    assert found <= delta
+    assert found > 0.97 * delta
+
+
+def test_many_steps_with_all_records_compose_as_one_gaussian():
+    exact = gaussian_scale(sensitivity=2.0 * np.sqrt(40), epsilon=1.0, delta=1e-4)
+    assert dpsgd.gradient_noise(epsilon=1.0, delta=1e-4, sampling=1.0, steps=40) == pytest.approx(exact, rel=2e-3)
+
+
+def test_noise_for_adding_or_removing_a_record_would_be_too_little(monkeypatch):
+    right = dpsgd.gradient_noise(epsilon=1.0, delta=1e-4, sampling=0.1, steps=20)
+    monkeypatch.setattr(dpsgd, "RELATION", "ADD_OR_REMOVE_ONE")
+    dpsgd._calibrated.cache_clear()
+    try:
+        assert dpsgd.gradient_noise(epsilon=1.0, delta=1e-4, sampling=0.1, steps=20) < 0.75 * right
+    finally:
+        dpsgd._calibrated.cache_clear()
+
+
+def test_a_missing_accountant_is_named_with_its_extra(monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    budget = PrivacyBudget(1.0, 0.5)
+    with pytest.raises(ImportError, match=r"dpbook\[dpsgd\]"):
+        dpsgd.release_dpsgd(sample(10, 1), DOMAIN, CLIQUES, epsilon=1.0, rng=rng_of(1), budget=budget)
+    assert budget.ledger == ()
+
+
+# Gradients ------------------------------------------------------------------------------------------------------------
+
+
+def dense_gradients(units, means, ends):
+    shares = np.repeat(units.shares, np.diff(ends), axis=1)
+    return units.cells.toarray() - shares * means
+
+
+@pytest.mark.parametrize("clip", [0.3, 0.9, 10.0])
+def test_the_clipped_sum_is_that_of_dense_gradients(clip):
+    records = sample(50, 2)
+    known, groups = dpsgd.Domain.of(DOMAIN), dpsgd.checked_groups(CLIQUES, dpsgd.Domain.of(DOMAIN))
+    units = dpsgd._units(records, known, groups, None, None, None)
+    problem = dpsgd._empty_problem(known, groups, 50, "auto")
+    means, ends = problem.infer(rng_of(3).normal(size=10)).means, [0, 6, 10]
+    each = dense_gradients(units, means, ends)
+    norms = np.linalg.norm(each, axis=1)
+    expected = (each * np.minimum(1, clip / norms)[:, None]).sum(axis=0)
+    lengths = np.asarray(units.cells.multiply(units.cells).sum(axis=1)).ravel()
+    np.testing.assert_allclose(dpsgd._clipped_sum(units, means, lengths, ends, clip), expected, atol=1e-12)
+
+
+def test_the_gradient_is_the_slope_of_the_log_likelihood():
+    records = sample(30, 4)
+    known, groups = dpsgd.Domain.of(DOMAIN), dpsgd.checked_groups(CLIQUES, dpsgd.Domain.of(DOMAIN))
+    units = dpsgd._units(records, known, groups, None, None, None)
+    problem = dpsgd._empty_problem(known, groups, 30, "auto")
+    theta = rng_of(5).normal(size=10)
+    gradient = dense_gradients(units, problem.infer(theta).means, [0, 6, 10]).mean(axis=0)
+    for i in range(10):
+        ahead, behind = theta.copy(), theta.copy()
+        ahead[i] += 1e-5
+        behind[i] -= 1e-5
+        slope = (dpsgd._fit_of(units, problem, ahead) - dpsgd._fit_of(units, problem, behind)) / 2e-5
+        assert gradient[i] == pytest.approx(slope, abs=1e-8)
+
+
+def test_a_person_of_several_rows_weighs_one_in_each_table_and_nulls_weigh_nothing():
+    steps = pd.DataFrame(
+        {"who": [1, 1, 2, 3], "x": [0, 1, 2, 2], "y": [1, 1, 2, 0], "z": [0, 0, 2, 2]}
+    )  # state 2 means "not seen"
+    known = dpsgd.Domain.of({"x": 3, "y": 3, "z": 3})
+    groups = dpsgd.checked_groups(chain(["x", "y", "z"], tied=True), known)
+    units = dpsgd._units(steps, known, groups, None, "who", 2)
+    assert units.n == 3
+    np.testing.assert_allclose(units.shares, [[1, 1], [0, 0], [0, 1]])
+    tables = units.cells.toarray()
+    np.testing.assert_allclose(tables[0, :3], [0.5, 0.5, 0])
+    np.testing.assert_allclose(tables[0, 3:].reshape(3, 3), [[0, 0.25, 0], [0.5, 0.25, 0], [0, 0, 0]])
+    np.testing.assert_allclose(tables[1], 0)
+    np.testing.assert_allclose(tables[2, 3:].reshape(3, 3), [[0, 0, 0.5], [0, 0, 0], [0.5, 0, 0]])
+
+
+def test_counts_rows_and_tables_are_the_same_records():
+    table = np.array([[3, 1], [0, 2]])
+    rows = pd.DataFrame({"a": [0, 0, 0, 0, 1, 1], "b": [0, 0, 0, 1, 1, 1]})
+    counted = pd.DataFrame({"a": [0, 0, 1], "b": [0, 1, 1], "times": [3, 1, 2]})
+    made = [
+        dpsgd.release_dpsgd(
+            records,
+            {"a": 2, "b": 2},
+            [("a", "b")],
+            epsilon=1.0,
+            delta=0.01,
+            sampling=1.0,
+            steps=3,
+            rng=rng_of(6),
+            counts=counts,
+        )["a,b"]
+        for records, counts in ((table, None), (rows, None), (counted, "times"))
+    ]
+    np.testing.assert_allclose(made[1], made[0])
+    np.testing.assert_allclose(made[2], made[0])
+
+
+# Privacy --------------------------------------------------------------------------------------------------------------
+
+
+def one_step(record, rng):
+    """Return what one step on three records says of the first, whose clipped gradient is as long as it may be."""
+    known = dpsgd.Domain.of({"a": 2})
+    groups = dpsgd.checked_groups([("a",)], known)
+    units = dpsgd._units(pd.DataFrame({"a": [record, 0, 1]}), known, groups, None, None, None)
+    noise_sd = 0.5 * dpsgd.gradient_noise(epsilon=1.0, delta=0.02, sampling=1.0, steps=1)
+    problem = dpsgd._empty_problem(known, groups, 3, "auto")
+    theta = [dpsgd._descend(units, problem, 1.0, 0.5, 1.0, 1, noise_sd, rng) for _ in range(4000)]
+    return np.array(theta) @ [1.0, -1.0]
+
+
+def test_the_audit_does_not_refute_a_noisy_step_and_catches_noise_for_adding_a_record(monkeypatch):
+    """A false alarm has probability 0.001. Noise for adding or removing a record is half of what replacing needs."""
+    audit = {"trials": 4000, "delta": 0.02, "batched": True}
+    assert 0 < epsilon_lower_bound(one_step, 0, 1, rng=rng_of(7), **audit) <= 1.0
+    monkeypatch.setattr(dpsgd, "RELATION", "ADD_OR_REMOVE_ONE")
+    dpsgd._calibrated.cache_clear()
+    try:
+        assert epsilon_lower_bound(one_step, 0, 1, rng=rng_of(8), **audit) > 1.0
+    finally:
+        dpsgd._calibrated.cache_clear()
+
+
+def test_the_release_discloses_what_tuning_would_cost():
+    made = dpsgd.release_dpsgd(
+        sample(100, 9), DOMAIN, CLIQUES, epsilon=0.5, steps=2, sampling=1.0, tuned_over=24, rng=rng_of(9)
+    )
+    assert made.delta == 1 / 100
+    assert made.settings["epsilon_with_tuning"] == 12.0
+    assert made.settings["delta_with_tuning"] == pytest.approx(0.24)
+    assert made.sensitivity["a,b"] == 2 * made.settings["clip"]
+    assert Release.from_json(made.to_json()) == made
+
+
+def test_a_real_release_must_be_asked_for_as_insecure():
+    records, budget = sample(20, 10), PrivacyBudget(1.0, 0.1)
+    with pytest.raises(ValueError, match="insecure"):
+        dpsgd.release_dpsgd(records, DOMAIN, CLIQUES, epsilon=1.0, budget=budget)
+    assert budget.ledger == ()
+    made = dpsgd.release_dpsgd(
+        records, DOMAIN, CLIQUES, epsilon=1.0, sampling=1.0, steps=2, insecure=True, budget=budget
+    )
+    assert not made.float_safe
+    assert budget.remaining == 0
+
+
+def test_the_budget_is_charged_before_anything_is_drawn():
+    rng = rng_of(11)
+    before = rng.bit_generator.state
+    with pytest.raises(BudgetExceeded):
+        dpsgd.release_dpsgd(
+            sample(20, 11), DOMAIN, CLIQUES, epsilon=1.0, delta=1e-3, sampling=1.0, rng=rng, budget=PrivacyBudget(1.0)
+        )
+    assert rng.bit_generator.state == before
+
+
+# Learning -------------------------------------------------------------------------------------------------------------
+
+
+def test_with_a_huge_epsilon_noisy_gradients_reach_the_maximum_likelihood():
+    records = sample(3000, 12)
+    made = dpsgd.release_dpsgd(
+        records, DOMAIN, CLIQUES, epsilon=200.0, delta=1e-3, steps=300, sampling=1.0, clip=3.0, learning_rate=1.0,
+        rng=rng_of(12),
+    )  # fmt: skip
+    best = fit_nonprivate(records, DOMAIN, CLIQUES)
+    assert best.kl(dpsgd.field_of(made)) < 2e-3
+
+
+def test_a_tiny_epsilon_gives_a_field_all_the_same():
+    made = dpsgd.release_dpsgd(sample(50, 13), DOMAIN, CLIQUES, epsilon=0.01, sampling=1.0, steps=5, rng=rng_of(13))
+    field = dpsgd.field_of(made)
+    assert field.marginal(("a", "b")).sum() == pytest.approx(1)
+    assert field.report is not None
+    assert field.report.method == "dp-sgd"
+
+
+def test_tied_chains_are_learned():
+    names = ["s1", "s2", "s3"]
+    domain, cliques = dict.fromkeys(names, 3), chain(names, tied=True)
+    rng = rng_of(14)
+    truth = MarkovRandomField(domain, cliques, [rng.normal(size=3), rng.normal(size=(3, 3))])
+    records = truth.sample(4000, rng)
+    made = dpsgd.release_dpsgd(
+        records, domain, cliques, epsilon=3.0, steps=50, sampling=1.0, learning_rate=2.0, rng=rng
+    )
+    assert truth.kl(dpsgd.field_of(made)) < 0.02
+
+
+def test_the_search_reports_every_setting_best_first():
+    grid = {"learning_rate": [0.01, 2.0], "clip": [1.0], "steps": [20, 40], "sampling": [1.0]}
+    tried = dpsgd.tune_dpsgd_nonprivate(sample(500, 15), DOMAIN, CLIQUES, epsilon=2.0, grid=grid, rng=rng_of(15))
+    assert len(tried) == 4
+    assert tried["log_likelihood"].is_monotonic_decreasing
+    assert tried["learning_rate"][0] == 2.0
+
+
+def test_the_random_field_is_far_from_the_data_and_repeats_itself():
+    records = sample(3000, 16)
+    best = fit_nonprivate(records, DOMAIN, CLIQUES)
+    one, again, other = (dpsgd.random_field(DOMAIN, CLIQUES, rng=rng_of(seed)) for seed in (17, 17, 18))
+    assert best.kl(one) > 0.1
+    assert one.kl(again) == pytest.approx(0, abs=1e-9)
+    assert one.kl(other) > 0.01
+
+
+# Arguments ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"clip": -1.0}, "clip"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"sampling": 1.5}, "sampling"),
+        ({"steps": 0}, "steps"),
+        ({"tuned_over": 0}, "tuned_over"),
+        ({"rng": 3}, "rng"),
+        ({"insecure": "yes"}, "insecure"),
+        ({"cliques": [("a", "q")]}, "cliques"),
+        ({"domain": {"a": 1}}, "domain"),
+        ({"records": pd.DataFrame({"a": [5], "b": [0], "c": [0]})}, "records"),
+        ({"records": pd.DataFrame({"a": [], "b": [], "c": []})}, "records"),
+        ({"null": 9}, "null"),
+    ],
+)
+def test_bad_arguments_are_named_and_cost_nothing(change, named):
+    budget = PrivacyBudget(1.0, 0.5)
+    arguments = {"records": sample(10, 19), "domain": DOMAIN, "cliques": CLIQUES, "epsilon": 1.0, "rng": rng_of(19)}
+    arguments = arguments | {"budget": budget} | change
+    with pytest.raises((TypeError, ValueError), match=named):
+        dpsgd.release_dpsgd(arguments.pop("records"), arguments.pop("domain"), arguments.pop("cliques"), **arguments)
+    assert budget.ledger == ()
+
+
+def test_a_search_over_unknown_settings_and_a_field_of_another_release_are_refused():
+    with pytest.raises(ValueError, match="grid"):
+        dpsgd.tune_dpsgd_nonprivate(sample(10, 20), DOMAIN, CLIQUES, epsilon=1.0, grid={"momentum": [0.9]})
+    with pytest.raises(TypeError, match="release"):
+        dpsgd.field_of("potentials")
