@@ -19,7 +19,7 @@ __all__ = ["RegressionPosterior"]
 
 Array = NDArray[np.float64]
 
-_ENOUGH = 1e-9  # of an sd: how precisely a predictive quantile is found
+_ENOUGH = 1e-6  # in probability; the Newton step after it leaves the square of that
 _BLOCK = 2_000_000  # draws times new records in one NumPy call
 
 
@@ -145,18 +145,20 @@ def _mixture_quantile(centres: Array, sd: Array, probability: float) -> Array:
     """Return the quantile of each row's equal mixture of N(centres[row, draw], sd[draw]²), by guarded Newton steps."""
     single = centres + sd * special.ndtri(probability)
     low, high = single.min(axis=1), single.max(axis=1)  # the mixture's quantile lies between its members'
-    mean, total = centres.mean(axis=1), np.sqrt(centres.var(axis=1) + np.mean(sd**2))
-    at = np.clip(mean + total * special.ndtri(probability), low, high)
+    total = np.sqrt(centres.var(axis=1) + np.mean(sd**2))
+    at = np.clip(centres.mean(axis=1) + total * special.ndtri(probability), low, high)
+    rows = np.arange(len(at))
     for _ in range(100):
-        z = (at[:, None] - centres) / sd
+        z = (at[rows, None] - centres[rows]) / sd
         excess = special.ndtr(z).mean(axis=1) - probability
         slope = (np.exp(-0.5 * z**2) / sd).mean(axis=1) / np.sqrt(2 * np.pi)
-        low, high = np.where(excess < 0, at, low), np.where(excess > 0, at, high)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            newton = at - excess / slope
-        following = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
-        done = np.abs(following - at) <= _ENOUGH * total
-        at = following
-        if done.all():
+        low[rows] = np.where(excess < 0, at[rows], low[rows])
+        high[rows] = np.where(excess > 0, at[rows], high[rows])
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            newton = at[rows] - excess / slope
+        middle = (low[rows] + high[rows]) / 2
+        at[rows] = np.where((newton >= low[rows]) & (newton <= high[rows]), newton, middle)
+        rows = rows[np.abs(excess) > _ENOUGH]
+        if not rows.size:
             break
     return np.asarray(at)

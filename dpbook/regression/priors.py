@@ -82,7 +82,7 @@ class NormalInverseGamma:
         sigma2 : ndarray, shape (count,)
         """
         rng, count = analyst_generator(rng), integer("count", count, least=1)
-        mean, precision = self._sized(np.size(self.mean), "prior")
+        mean, precision = self._sized(max(np.size(self.mean), len(np.atleast_1d(self.precision))), "prior")
         sigma2 = self.rate / rng.standard_gamma(self.shape, count)
         z = rng.standard_normal((count, mean.size, 1))
         spread = np.linalg.solve(np.swapaxes(np.linalg.cholesky(precision), -1, -2), z)[..., 0]
@@ -159,7 +159,7 @@ class NormalInverseWishart:
         cov_x : ndarray, shape (count, d, d)
         """
         rng, count = analyst_generator(rng), integer("count", count, least=1)
-        mean, scale = self._sized(np.size(self.mean), "covariates")
+        mean, scale = self._sized(max(np.size(self.mean), len(np.atleast_1d(self.scale))), "covariates")
         wide = np.broadcast_to(scale, (count, *scale.shape))
         return draw_normal_inverse_wishart(mean, np.full(count, self.strength), wide, np.full(count, self.dof), rng)
 

@@ -379,9 +379,14 @@ def _statistics(
 
 def _sensitivity(inside: Coordinates, moments: bool, norm: int, statistics: int) -> float:
     """Return the joint sensitivity of the rounded sums, in coordinates."""
-    of = fourth_moments if moments else second_moments
-    lower, upper = inside.box
-    return rounded(of(lower, upper, intercept=inside.intercept, norm=norm), statistics, _UNIT, norm)
+    lower, upper = (tuple(side.tolist()) for side in inside.box)
+    return rounded(_unrounded(lower, upper, inside.intercept, moments, norm), statistics, _UNIT, norm)
+
+
+@functools.lru_cache(maxsize=256)
+def _unrounded(lower: tuple[float, ...], upper: tuple[float, ...], intercept: bool, moments: bool, norm: int) -> float:
+    """Remember sensitivities: thousands of releases, one a neighbourhood, share their bounds."""
+    return (fourth_moments if moments else second_moments)(lower, upper, intercept=intercept, norm=norm)
 
 
 def _layout_of(count: int, intercept: bool, moments: bool) -> Layout:

@@ -49,6 +49,7 @@ def test_one_number_holds_for_all_coefficients():
     mean, precision = NormalInverseGamma(1.0, 2.0, 3.0, 4.0)._sized(3, "prior")
     assert mean.tolist() == [1.0, 1.0, 1.0]
     assert precision.tolist() == (2 * np.eye(3)).tolist()
+    assert NormalInverseGamma(0.0, [1.0, 2.0], 3.0, 4.0).draw(5)[0].shape == (5, 2)
     mean, scale = NormalInverseWishart(0.0, 1.0, [1.0, 4.0], 5.0)._sized(2, "covariates")
     assert scale.tolist() == [[1.0, 0.0], [0.0, 4.0]]
 
@@ -64,9 +65,17 @@ def test_a_prior_survives_pickling_and_shows_its_numbers(prior):
     ("make", "error", "message"),
     [
         (lambda: NormalInverseGamma([0], -1, 2, 3), ValueError, "precision must be greater than 0"),
-        (lambda: NormalInverseGamma([0], [[1, 2], [2, 1]], 2, 3), ValueError, "precision must be symmetric and positive"),
+        (
+            lambda: NormalInverseGamma([0], [[1, 2], [2, 1]], 2, 3),
+            ValueError,
+            "precision must be symmetric and positive",
+        ),
         (lambda: NormalInverseGamma([0, 0], [[1, 2], [0, 1]], 2, 3), ValueError, "precision must be symmetric"),
-        (lambda: NormalInverseGamma([0, 0, 0], np.eye(2), 2, 3), ValueError, "precision must have as many rows as mean"),
+        (
+            lambda: NormalInverseGamma([0, 0, 0], np.eye(2), 2, 3),
+            ValueError,
+            "precision must have as many rows as mean",
+        ),
         (lambda: NormalInverseGamma([[0]], 1, 2, 3), ValueError, "mean must be a number or a sequence"),
         (lambda: NormalInverseGamma([np.nan], 1, 2, 3), ValueError, "mean must be finite"),
         (lambda: NormalInverseGamma([0], 1, 0, 3), ValueError, "shape must be greater than 0"),
@@ -75,7 +84,11 @@ def test_a_prior_survives_pickling_and_shows_its_numbers(prior):
         (lambda: NormalInverseWishart([0, 0, 0], 1, 1, 2), ValueError, "dof must be greater than d - 1 = 2"),
         (lambda: NormalInverseWishart([0], 0, 1, 2), ValueError, "strength must be greater than 0"),
         (lambda: NormalInverseWishart([0], 1, np.ones((1, 2)), 2), ValueError, "scale must be a number, a sequence"),
-        (lambda: NormalInverseGamma([0, 0], 1, 2, 3)._sized(3, "prior"), ValueError, "prior must be for 3 coefficients"),
+        (
+            lambda: NormalInverseGamma([0, 0], 1, 2, 3)._sized(3, "prior"),
+            ValueError,
+            "prior must be for 3 coefficients",
+        ),
         (lambda: NormalInverseGamma(0, np.eye(2), 2, 3)._sized(3, "prior"), ValueError, "prior must be for 3 coeff"),
     ],
 )

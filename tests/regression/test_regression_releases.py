@@ -1,0 +1,496 @@
+"""Releases of regressions: the exact joint sensitivity, the stated privacy, any form of data, the budget first."""
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpbook import BudgetExceeded, PrivacyBudget, Release, regression
+from dpbook.audit import epsilon_lower_bound
+from dpbook.mechanisms import gaussian_scale, laplace
+from dpbook.regression.coordinates import Coordinates
+from dpbook.regression.problem import Layout
+from dpbook.regression.releases import coordinates_of, join
+from dpbook.sensitivity import fourth_moments, second_moments
+
+UNIT = {"x_bounds": (-1, 1), "y_bounds": (-1, 1)}
+
+
+def data(n=200, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 3, size=(n, d))
+    return X, X.sum(axis=1) + rng.normal(size=n)
+
+
+def exact_statistics(rows, layout, box=None):
+    """Sums of the unique statistics of records in coordinates, by the definition."""
+    u = np.clip(rows, *(box or (-1, 1)))
+    u = np.column_stack([np.ones(len(u)), u]) if layout.intercept else u
+    return (u[:, layout.rows] * u[:, layout.columns]).sum(axis=0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is released
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 10])
+def test_without_noise_to_speak_of_the_sums_are_those_of_the_columns_in_coordinates(d, intercept):
+    X, y = data(d=d)
+    noisy = regression.release(
+        X, y, x_bounds=(-1, 3), y_bounds=(-20, 30), epsilon=1e9, intercept=intercept, rng=np.random.default_rng(0)
+    )
+    layout = Layout(d, intercept)
+    inside = Coordinates(np.array([-1.0] * d + [-20.0]), np.array([3.0] * d + [30.0]), intercept)
+    expected = exact_statistics(inside.records(np.column_stack([X, y])), layout)
+    np.testing.assert_allclose(noisy["sums"], expected, atol=1e-5)
+    assert noisy.n == 200
+    assert noisy["sums"].shape == (layout.size,)
+    assert dict(noisy.settings) == {"d": d, "intercept": intercept}
+    np.testing.assert_array_equal(coordinates_of(noisy).lower, inside.lower)
+
+
+def test_records_outside_the_bounds_are_clipped():
+    one = regression.release([5.0, 0.5], [0.5, -9.0], **UNIT, epsilon=1.0, rng=np.random.default_rng(1))
+    other = regression.release([1.0, 0.5], [0.5, -1.0], **UNIT, epsilon=1.0, rng=np.random.default_rng(1))
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("d", "expected"), [(1, 16 / 3), (2, 3 * 25 / 8), (3, 4 * 36 / 10), (5, 6 * 64 / 14), (10, 11 * 169 / 24)]
+)
+def test_the_sensitivity_is_p_p_plus_2_squared_over_2_p_plus_2_whatever_the_bounds(d, expected):
+    """Of p = d + 1 columns; the source's widths give 24 where d = 1."""
+    X, y = data(d=d)
+    for bounds in (UNIT, {"x_bounds": (1, 2), "y_bounds": (1, 2)}, {"x_bounds": (0, 1e6), "y_bounds": (-1e-3, 0)}):
+        noisy = regression.release(X, y, **bounds, epsilon=0.5, rng=np.random.default_rng(0))
+        assert noisy.sensitivity["sums"] == pytest.approx(expected, rel=1e-6)
+        assert noisy.sensitivity["sums"] >= expected
+        assert noisy.scale["sums"] == pytest.approx(expected / 0.5, rel=1e-6)
+
+
+def test_the_exact_sensitivity_saves_most_of_the_sources_noise():
+    """On [-1, 1], with an intercept: w_x² d(d+1)/2 + w_x w_y d + w_y² = 24, n's own noise included."""
+    width, d = 2.0, 2  # the source's d counts the column of ones
+    printed = width**2 * d * (d + 1) / 2 + width**2 * d + width**2
+    assert printed == 24
+    assert printed / second_moments([-1, -1], [1, 1], intercept=True) == pytest.approx(4.5)
+
+
+def test_fourth_moments_are_released_together_with_the_sums_at_less_than_an_even_split():
+    """Joint: 7.375 / epsilon. The source: 24 and 5 · 2⁴ = 80, each at epsilon / 2; even exact, half the budget costs more."""
+    x, y = np.linspace(-1, 1, 50), np.linspace(1, -1, 50)
+    noisy = regression.release(x, y, **UNIT, epsilon=1.0, moments=True, rng=np.random.default_rng(0))
+    assert noisy.scale["sums"] == noisy.scale["moments"] == pytest.approx(7.375, rel=1e-6)
+    assert noisy["moments"].shape == (2,)
+    split = 2 * second_moments([-1, -1], [1, 1], intercept=True)
+    assert noisy.scale["sums"] < split < 2 * 24
+    assert noisy.scale["moments"] < 2 * fourth_moments(-1, 1, response=False) < 2 * 80
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_moments_are_the_monomials_that_the_sums_lack(d, intercept):
+    X, y = data(d=d)
+    noisy = regression.release(
+        X,
+        y,
+        x_bounds=(-1, 3),
+        y_bounds=(-9, 9),
+        epsilon=1e9,
+        intercept=intercept,
+        moments=True,
+        rng=np.random.default_rng(0),
+    )
+    x = coordinates_of(noisy).records(np.column_stack([X, y]))[:, :-1]
+    layout = Layout(d, intercept)
+    expected = [np.prod(x[:, list(factors)], axis=1).sum() for factors in layout.higher]
+    assert len(expected) == math.comb(d + 3, 4) + intercept * math.comb(d + 2, 3)
+    np.testing.assert_allclose(noisy["moments"], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_the_noise_has_the_stated_law_in_every_coordinate(mechanism):
+    """KS at the 1e-4 level for each of 9 sums."""
+    X, y = data()
+    rng, delta = np.random.default_rng(3), 1e-5 * (mechanism == "gaussian")
+    made = [
+        regression.release(
+            X, y, x_bounds=(-1, 3), y_bounds=(-9, 9), epsilon=0.7, mechanism=mechanism, delta=delta, rng=rng
+        )
+        for _ in range(400)
+    ]
+    exact = regression.release(X, y, x_bounds=(-1, 3), y_bounds=(-9, 9), epsilon=1e12, rng=rng)["sums"]
+    law = (stats.laplace if mechanism == "laplace" else stats.norm)(scale=made[0].scale["sums"])
+    for column in (np.array([each["sums"] for each in made]) - exact).T:
+        assert stats.kstest(column, law.cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("d", "expected"), [(1, math.sqrt(8)), (2, 4.0), (3, math.sqrt(24)), (10, 12.0)])
+def test_gaussian_noise_fits_the_exact_l2_sensitivity(d, expected):
+    X, y = data(d=d)
+    noisy = regression.release(
+        X, y, **UNIT, epsilon=0.5, mechanism="gaussian", delta=1e-6, rng=np.random.default_rng(0)
+    )
+    assert noisy.sensitivity["sums"] == pytest.approx(expected, rel=1e-6)
+    assert noisy.scale["sums"] == pytest.approx(gaussian_scale(sensitivity=expected, epsilon=0.5, delta=1e-6), rel=1e-6)
+    assert (noisy.mechanism, noisy.delta) == ("gaussian", 1e-6)
+
+
+def test_results_do_not_depend_on_the_units():
+    """The same noise on columns in other units, with bounds in those units, gives the same numbers."""
+    X, y = data()
+    one = regression.release(X, y, x_bounds=(-1, 3), y_bounds=(-8, 8), epsilon=1.0, rng=np.random.default_rng(5))
+    other = regression.release(
+        1024 * X + 512, 4 * y - 8, x_bounds=(-512, 3584), y_bounds=(-40, 24), epsilon=1.0, rng=np.random.default_rng(5)
+    )
+    np.testing.assert_allclose(one["sums"], other["sums"], atol=1e-6)
+
+
+def test_a_release_travels_through_json():
+    X, y = data()
+    noisy = regression.release(
+        X, y, x_bounds=([-1, 0], [3, 2]), y_bounds=(-8, 8), epsilon=1.0, moments=True, rng=np.random.default_rng(5)
+    )
+    assert Release.from_json(noisy.to_json()) == noisy
+    assert pickle.loads(pickle.dumps(noisy)) == noisy
+    assert noisy.bounds["x[1]"] == (0.0, 2.0)
+    assert "replace-one" in noisy.report()
+
+
+def test_a_real_release_says_that_it_is_one():
+    X, y = data(n=20)
+    noisy = regression.release(X, y, **UNIT, epsilon=1.0)
+    assert noisy.float_safe
+    assert not regression.release(X, y, **UNIT, epsilon=1.0, rng=np.random.default_rng(0)).float_safe
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Any form of data
+
+
+def forms(X, y):
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(y=y)
+    swapped = table[["y", "a", "b"]]
+    cut = [slice(0, 7), slice(7, 60), slice(60, None)]
+    other = [slice(0, 100), slice(100, None)]
+    yield "array", X, y
+    yield "lists", X.tolist(), y.tolist()
+    yield "table and series", table[["a", "b"]], table["y"]
+    yield "table and a name", table, "y"
+    yield "table with the response first", swapped, "y"
+    yield "array with the response in it", np.column_stack([X, y]), -1
+    yield "array with the response first", np.column_stack([y, X]), 0
+    yield "chunks of arrays", (np.column_stack([X, y])[c] for c in cut), 2
+    yield "chunks of tables", (swapped.iloc[c] for c in cut), "y"
+    yield "two streams cut differently", (X[c] for c in cut), (y[c] for c in other)
+    arrow = pytest.importorskip("pyarrow")
+    yield "arrow", arrow.Table.from_pandas(swapped), "y"
+    da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    yield "dask table", dd.from_pandas(swapped, npartitions=3), "y"
+    yield (
+        "dask table and series",
+        dd.from_pandas(table[["a", "b"]], npartitions=3),
+        dd.from_pandas(table, npartitions=3)["y"],
+    )
+    yield "dask arrays", da.from_array(X, chunks=(30, 1)), da.from_array(y, chunks=50)
+    yield "dask array with the response in it", da.from_array(np.column_stack([X, y]), chunks=(30, 2)), -1
+
+
+@pytest.mark.parametrize("moments", [False, True])
+def test_every_form_of_data_gives_the_same_release(moments):
+    X, y = data()
+    settings = {"x_bounds": ([-1, -1], [3, 2]), "y_bounds": (-8, 8), "epsilon": 1.0, "moments": moments}
+    first = None
+    for name, covariates, response in forms(X, y):
+        made = regression.release(covariates, response, **settings, rng=np.random.default_rng(9))
+        first = first or made
+        assert made == first, name
+
+
+def test_one_covariate_may_be_one_dimensional():
+    X, y = data(d=1)
+    made = [regression.release(x, y, **UNIT, epsilon=1.0, rng=np.random.default_rng(2)) for x in (X, X[:, 0])]
+    assert made[0] == made[1]
+
+
+def test_nonprivate_inference_reads_the_same_forms():
+    X, y = data()
+    prior = regression.NormalInverseGamma(0, 1, 2, 2)
+    means = [
+        regression.infer_nonprivate(a, b, prior, rng=np.random.default_rng(0), draws=40).mean("theta")
+        for _, a, b in forms(X, y)
+    ]
+    np.testing.assert_allclose(means, np.broadcast_to(means[0], (len(means), 3)), rtol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Privacy. The sums have five coordinates and more, so that all of epsilon shows only where every noise falls on one
+# side: a direct audit of a few thousand releases sees part of it, an audit of many runs at their scale nearly all.
+
+
+def likelihood_ratio(one, other):
+    """Laplace noise: the log likelihood ratio of outputs is proportional to this difference of L1 distances."""
+    return lambda z: np.abs(z - other).sum(axis=-1) - np.abs(z - one).sum(axis=-1)
+
+
+def all_statistics(rows, layout, moments=False):
+    x = rows[:, :-1]
+    higher = [np.prod(x[:, list(factors)], axis=1).sum() for factors in layout.higher] if moments else []
+    return np.concatenate([exact_statistics(rows, layout), higher])
+
+
+def outputs(made):
+    return np.concatenate(list(made.values.values()))
+
+
+def worst_pair(layout, moments):
+    """The record (1, 1) and the one farthest from it on a grid: the pair that the theory names."""
+    far, grid = np.ones(2), np.linspace(-1, 1, 49)
+    records = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+    away = [
+        np.abs(all_statistics(far[None], layout, moments) - all_statistics(one[None], layout, moments)).sum()
+        for one in records
+    ]
+    sides = [np.vstack([[0.2, -0.3], [0.5, 0.5], one]) for one in (far, records[np.argmax(away)])]
+    return max(away), sides, likelihood_ratio(*(all_statistics(side, layout, moments) for side in sides))
+
+
+KINDS = [(True, False), (False, False), (True, True)]
+
+
+@pytest.mark.parametrize(("intercept", "moments"), KINDS)
+def test_the_worst_pair_is_at_the_stated_distance(intercept, moments):
+    gap, sides, _ = worst_pair(Layout(1, intercept), moments)
+    made = regression.release(
+        sides[0][:, 0],
+        sides[0][:, 1],
+        **UNIT,
+        epsilon=1.0,
+        intercept=intercept,
+        moments=moments,
+        rng=np.random.default_rng(0),
+    )
+    assert gap <= made.sensitivity["sums"] < gap * 1.002
+
+
+@pytest.mark.parametrize(("intercept", "moments"), KINDS)
+def test_an_audit_at_the_worst_neighbours_does_not_refute_epsilon(intercept, moments):
+    """The bound exceeds the true epsilon with probability at most 1e-3; it must also see a quarter of it."""
+    _, sides, score = worst_pair(Layout(1, intercept), moments)
+
+    def noisy(rows, rng):
+        made = regression.release(
+            rows[:, 0], rows[:, 1], **UNIT, epsilon=4.0, intercept=intercept, moments=moments, rng=rng
+        )
+        return float(score(outputs(made)))
+
+    found = epsilon_lower_bound(noisy, *sides, trials=1500, rng=np.random.default_rng(11))
+    assert 1.0 < found <= 4.0
+
+
+def test_an_audit_does_not_refute_the_real_noise():
+    """The same through OpenDP's samplers, which a real release uses."""
+    _, sides, score = worst_pair(Layout(1, True), False)
+
+    def noisy(rows, rng):
+        return float(score(regression.release(rows[:, 0], rows[:, 1], **UNIT, epsilon=4.0)["sums"]))
+
+    found = epsilon_lower_bound(noisy, *sides, trials=1000, rng=np.random.default_rng(12))
+    assert 1.0 < found <= 4.0
+
+
+def many_runs(sides, score, claimed, intercept=True, moments=False):
+    """Audit 200,000 runs at the scale and around the sums of one release each (whose noise is tested above)."""
+
+    def noisy(rows, rng, trials):
+        settings = {**UNIT, "intercept": intercept, "moments": moments, "rng": rng}
+        made = regression.release(rows[:, 0], rows[:, 1], **settings, epsilon=claimed)
+        exact = regression.release(rows[:, 0], rows[:, 1], **settings, epsilon=1e12)
+        size = (trials, len(outputs(exact)))
+        return score(outputs(exact) + rng.laplace(scale=made.scale["sums"], size=size))
+
+    return epsilon_lower_bound(noisy, *sides, trials=200_000, batched=True, rng=np.random.default_rng(13))
+
+
+@pytest.mark.parametrize(("intercept", "moments"), KINDS)
+def test_with_many_runs_an_audit_finds_most_of_epsilon_and_not_more(intercept, moments):
+    """More than half of it, and it catches the mutant of release with noise for two thirds of the sensitivity."""
+    _, sides, score = worst_pair(Layout(1, intercept), moments)
+    assert 0.5 < many_runs(sides, score, 1.0, intercept, moments) <= 1.0
+    assert many_runs(sides, score, 1.5, intercept, moments) > 1.0
+
+
+# In the data's own units on [1, 2], where a record's widths say nothing of its products.
+RAW = [
+    pytest.param(lambda x, y: np.array([x, y, x * x, x * y, y * y]), 11.0, 6.0, id="with intercept"),
+    pytest.param(lambda x, y: np.array([x * x, x * y, y * y]), 9.0, 3.0, id="without intercept"),
+    pytest.param(lambda x, y: np.array([x, x**2, x**3, x**4]), 26.0, 5.0, id="fourth moments"),
+]
+
+
+@pytest.mark.parametrize(("statistics", "exact", "printed"), RAW)
+def test_an_audit_catches_the_sources_widths_on_bounds_from_1_to_2(statistics, exact, printed):
+    """The exact sensitivity of the raw sums passes (wrongly refuted with probability 1e-3), the widths' does not."""
+    known = {
+        11.0: second_moments([1, 1], [2, 2], intercept=True),
+        9.0: second_moments([1, 1], [2, 2], intercept=False),
+        26.0: fourth_moments(1, 2, response=False),
+    }
+    assert known[exact] == exact
+    sides = [statistics(1.5, 1.5) + statistics(end, end) for end in (2.0, 1.0)]
+    score = likelihood_ratio(*sides)
+
+    def found(sensitivity):
+        def noisy(sums, rng, trials):
+            many = np.broadcast_to(sums, (trials, len(sums)))
+            return score(laplace(many, sensitivity=sensitivity, epsilon=1.0, rng=rng))
+
+        return epsilon_lower_bound(noisy, *sides, trials=100_000, batched=True, rng=np.random.default_rng(14))
+
+    assert 0.7 < found(exact) <= 1.0 < found(printed)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The budget first, and errors before it
+
+
+def test_the_budget_is_charged_before_noise_is_drawn():
+    X, y = data()
+    budget = PrivacyBudget(1.0)
+    rng = np.random.default_rng(0)
+    regression.release(X, y, **UNIT, epsilon=0.75, rng=rng, budget=budget)
+    state = rng.bit_generator.state
+    with pytest.raises(BudgetExceeded):
+        regression.release(X, y, **UNIT, epsilon=0.75, rng=rng, budget=budget)
+    assert rng.bit_generator.state == state
+    assert budget.remaining == 0.25
+
+
+X2, Y2 = data(n=10)
+WRONG = [
+    (X2, Y2, {"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
+    (X2, Y2, {"epsilon": np.nan}, ValueError, "epsilon must be finite"),
+    (X2, Y2, {"x_bounds": (1, -1)}, ValueError, "x_bounds of covariate 0 must have low < high"),
+    (
+        X2,
+        Y2,
+        {"x_bounds": ([0, 0, 0], [1, 1, 1])},
+        ValueError,
+        "x_bounds must have one bound for each of X's 2 columns",
+    ),
+    (X2, Y2, {"y_bounds": "ab"}, TypeError, r"y_bounds\[0\] must be a number"),
+    (X2, Y2, {"intercept": 1}, TypeError, "intercept must be True or False"),
+    (X2, Y2, {"moments": "yes"}, TypeError, "moments must be True or False"),
+    (X2, Y2, {"mechanism": "uniform"}, ValueError, "mechanism must be one of"),
+    (X2, Y2, {"delta": 1e-6}, ValueError, "delta must be 0 for the Laplace"),
+    (X2, Y2, {"mechanism": "gaussian"}, ValueError, r"delta must lie in \(0, 1\)"),
+    (X2, Y2, {"rng": 7}, TypeError, "rng must be None"),
+    (X2, Y2[:-1], {}, ValueError, "X and y must have as many rows"),
+    (X2, np.column_stack([Y2, Y2]), {}, ValueError, "y must have one column, got 2"),
+    (X2, "y", {}, ValueError, "y can name a column only of a table"),
+    (pd.DataFrame(X2, columns=["a", "b"]), "c", {}, ValueError, "y must be an array or the name of a column of X"),
+    (X2, 5, {}, ValueError, "y must be the position of a column of X"),
+    (X2[:, :1], 0, {}, ValueError, "X must have at least one covariate"),
+    (np.where(X2 == X2[3, 1], np.nan, X2), Y2, {}, ValueError, "X must be finite"),
+    (X2, np.where(Y2 == Y2[3], np.inf, Y2), {}, ValueError, "y must be finite"),
+    (X2[:0], Y2[:0], {}, ValueError, "must hold at least one record"),
+    (iter([]), "y", {}, ValueError, "X must hold at least one record"),
+    (np.array([["a", "b"]]), [1.0], {}, TypeError, "X must be numeric"),
+    (X2[:, :0], Y2, {}, ValueError, "X must have at least one column"),
+]
+
+
+@pytest.mark.parametrize(("X", "y", "changes", "error", "message"), WRONG)
+def test_what_is_wrong_is_named_before_anything_is_spent(X, y, changes, error, message):
+    budget = PrivacyBudget(1.0)
+    settings = {**UNIT, "epsilon": 1.0, "rng": np.random.default_rng(0), "budget": budget, **changes}
+    with pytest.raises(error, match=message):
+        regression.release(X, y, **settings)
+    assert budget.remaining == 1.0
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        pytest.param(np.ones((5, 3)), np.zeros(5), id="constant columns and response"),
+        pytest.param(np.ones((2, 5)), [1e308, -1e308], id="fewer records than covariates, far out of bounds"),
+        pytest.param([[1.0]], [1.0], id="one record"),
+        pytest.param(np.repeat(np.arange(6.0)[:, None], 2, axis=1), np.arange(6.0), id="rank-deficient"),
+        pytest.param(np.array([[True], [False]]), [True, False], id="booleans"),
+    ],
+)
+def test_nothing_about_the_values_raises(X, y):
+    made = regression.release(X, y, **UNIT, epsilon=0.1, rng=np.random.default_rng(0))
+    assert np.isfinite(made["sums"]).all()
+
+
+def test_joined_records_keep_their_order():
+    rows = np.concatenate(list(join((c for c in (X2[:3], X2[3:])), Y2).chunks()))
+    np.testing.assert_array_equal(rows, np.column_stack([X2, Y2]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The preview
+
+
+def test_the_preview_states_the_noise_of_the_release():
+    X, y = data()
+    for mechanism, delta in (("laplace", 0.0), ("gaussian", 1e-6)):
+        settings = {
+            "x_bounds": (-1, 3),
+            "y_bounds": (-8, 8),
+            "epsilon": 0.5,
+            "mechanism": mechanism,
+            "delta": delta,
+            "moments": True,
+        }
+        made = regression.release(X, y, **settings, rng=np.random.default_rng(0))
+        look = regression.preview(n=200, d=2, **settings)
+        assert look.noise_scale == pytest.approx(made.scale["sums"], rel=1e-8)
+        assert look.sensitivity == made.sensitivity["sums"]
+
+
+def test_the_preview_expects_the_sd_that_inference_finds():
+    """Data drawn at the priors' centre, Gaussian noise; the normal approximation is asked to be within 15 %."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(5, 2.5, size=4000)
+    y = 10 + x + rng.normal(scale=2, size=x.size)
+    prior = regression.NormalInverseGamma([10, 1], 0.01, 50, 50 * 4)
+    covariates = regression.NormalInverseWishart([5], 1, 50 * 2.5**2, 50)
+    settings = {"x_bounds": (-10, 20), "y_bounds": (-10, 40), "epsilon": 3.0, "mechanism": "gaussian", "delta": 1e-6}
+    look = regression.preview(n=x.size, **settings, prior=prior, covariates=covariates)
+    made = regression.release(x, y, **settings, rng=rng)
+    found = regression.infer(
+        made, prior, method="gibbs-update", covariates=covariates, rng=rng, draws=6000, chains=60, thin=15, burn_in=300
+    )
+    np.testing.assert_allclose(look.posterior_sd, found.sd("theta"), rtol=0.15)
+    exact = regression.infer_nonprivate(x, y, prior, rng=rng)
+    np.testing.assert_allclose(look.nonprivate_sd, exact.sd("theta"), rtol=0.1)
+    assert min(look.posterior_sd[1], found.sd("theta")[1]) > 1.5 * look.nonprivate_sd[1]
+
+
+def test_the_preview_approaches_no_privacy_as_n_grows():
+    looks = [regression.preview(n=n, x_bounds=(0, 1), y_bounds=(0, 1), epsilon=1.0) for n in (10**2, 10**4, 10**8)]
+    ratios = [look.posterior_sd[1] / look.nonprivate_sd[1] for look in looks]
+    assert ratios[0] > ratios[1] > ratios[2] > 0.999
+    assert ratios[2] == pytest.approx(1, abs=1e-3)
+    assert looks[2].break_even_n == pytest.approx(looks[1].break_even_n, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"n": 0}, ValueError, "n must be at least 1"),
+        ({"d": 0}, ValueError, "d must be at least 1"),
+        ({"prior": 3}, TypeError, "prior must be a regression.NormalInverseGamma"),
+        ({"epsilon": -1}, ValueError, "epsilon must be greater than 0"),
+        ({"prior": regression.NormalInverseGamma([0, 0, 0], 1, 1, 1)}, ValueError, "prior must be for 2 coefficients"),
+    ],
+)
+def test_the_preview_names_what_is_wrong(changes, error, message):
+    with pytest.raises(error, match=message):
+        regression.preview(**{"n": 10, **UNIT, "epsilon": 1.0, **changes})
