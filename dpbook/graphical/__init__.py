@@ -1,11 +1,14 @@
 """Undirected graphical models under differential privacy: noisy clique tables, and fields learned from them.
 
 Chapter 5 explains them. :func:`release` reads records and spends budget; :func:`fit` reads a release only;
-:func:`fit_nonprivate` reads records and is not private, as its name says.
+:func:`fit_nonprivate` reads records and is not private, as its name says. :mod:`dpbook.graphical.hmm` holds models with
+hidden states.
 """
 
-from dpbook.graphical.collective import Expectation, expectation
+from dpbook.graphical import hmm
+from dpbook.graphical.collective import Expectation, Passed, expectation, log_multiplicity, nlbp, objective
 from dpbook.graphical.domain import Domain, chain
+from dpbook.graphical.dpsgd import release_dpsgd
 from dpbook.graphical.field import FitReport, MarkovRandomField
 from dpbook.graphical.learning import fit, fit_nonprivate, noise_aware_ridge, problem_of, project_to_simplex
 from dpbook.graphical.problem import Problem
@@ -17,6 +20,7 @@ __all__ = [
     "Expectation",
     "FitReport",
     "MarkovRandomField",
+    "Passed",
     "Preview",
     "Problem",
     "chain",
@@ -24,9 +28,14 @@ __all__ = [
     "expectation",
     "fit",
     "fit_nonprivate",
+    "hmm",
+    "log_multiplicity",
+    "nlbp",
     "noise_aware_ridge",
+    "objective",
     "preview",
     "problem_of",
     "project_to_simplex",
     "release",
+    "release_dpsgd",
 ]

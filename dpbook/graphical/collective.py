@@ -11,15 +11,19 @@ The gap between the two, Σ |y − n|/b − λ(y − n), certifies how far a ste
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
+from scipy import optimize, special
 
+from dpbook._validation import integer, non_negative_array, one_of
+from dpbook.graphical.domain import Domain, checked_groups
+from dpbook.graphical.junction import JunctionTree
 from dpbook.graphical.problem import Problem
 
-__all__ = ["Expectation", "expectation"]
+__all__ = ["Expectation", "Passed", "expectation", "log_multiplicity", "nlbp", "objective"]
 
 Array = NDArray[np.float64]
 
@@ -50,10 +54,6 @@ class Expectation(NamedTuple):
     multipliers: Array
     gap: float
     evaluations: int
-
-
-class _Settled(Exception):
-    """Ends an optimisation whose duality gap is small enough."""
 
 
 def expectation(
@@ -89,7 +89,10 @@ def expectation(
     >>> import numpy as np
     >>> from dpbook.graphical.collective import expectation
     >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook.graphical.problem import Problem
+    >>> from dpbook._validation import integer, non_negative_array, one_of
+    from dpbook.graphical.domain import Domain, checked_groups
+    from dpbook.graphical.junction import JunctionTree
+    from dpbook.graphical.problem import Problem
     >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
     >>> (100 * expectation(problem, np.zeros(2)).means).round(1)
     array([70., 30.])
@@ -143,3 +146,177 @@ class _Best:
         self.evaluations += 1
         if gap < self.gap:
             self.gap, self.multipliers, self.means = gap, multipliers, means
+
+
+def objective(problem: Problem, theta: Array, means: Array) -> float:
+    """Return what an E-step maximises, θᵀn + H(n) − Σ |y − n|/b, for cliques that are those of a junction tree.
+
+    Parameters
+    ----------
+    problem : Problem
+        The noisy tables and the scales of their noise.
+    theta : ndarray
+        Log-potentials, laid end to end.
+    means : ndarray
+        Consistent tables of probabilities, laid end to end: n over the number of records.
+
+    Returns
+    -------
+    float
+        In nats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical.collective import objective
+    >>> from dpbook.graphical.domain import Domain
+    >>> from dpbook._validation import integer, non_negative_array, one_of
+    from dpbook.graphical.domain import Domain, checked_groups
+    from dpbook.graphical.junction import JunctionTree
+    from dpbook.graphical.problem import Problem
+    >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([50.0, 50.0])], [2.0], 100)
+    >>> round(objective(problem, np.zeros(2), np.array([0.5, 0.5])), 3)
+    69.315
+
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+    """
+    misfit = float((np.abs(problem.counts - problem.n * means) / problem.scales).sum())
+    energy = problem.n * float((problem.copies * theta) @ means)
+    return energy + problem.n * _tree_sum(problem, means, special.entr) - misfit
+
+
+def _tree_sum(problem: Problem, tables: Array, function: Callable[[Array], Array]) -> float:
+    """Return the sum of a function over all cells of the tree's nodes, less that over its separators."""
+    tree = problem.engine
+    if not isinstance(tree, JunctionTree) or any(len(group) > 1 for group in problem.groups):
+        raise ValueError("cliques must be those of a junction tree, and none of them tied")
+    homes = {frozenset(clique): position for position, clique in enumerate(tree.cliques)}
+    if any(frozenset(node.variables) not in homes for node in tree.nodes):
+        raise ValueError("cliques must be those of a junction tree: theirs has larger ones")
+    split = problem.split(tables)
+    total = 0.0
+    for position, node in enumerate(tree.nodes):
+        home = homes[frozenset(node.variables)]
+        own = tuple(tree.cliques[home].index(v) for v in node.variables[: node.own])
+        total += float(function(split[home]).sum())
+        if position:  # an empty separator, between parts of the graph, is a table of one cell
+            total -= float(function(split[home].sum(axis=own)).sum())
+    return total
+
+
+class Passed(NamedTuple):
+    """The result of non-linear belief propagation.
+
+    Attributes
+    ----------
+    means : ndarray
+        The inferred tables over n, laid end to end.
+    history : tuple of float
+        The objective after every iteration.
+
+    Examples
+    --------
+    >>> Passed(np.array([0.5, 0.5]), (1.0, 2.0)).history[-1]
+    2.0
+
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+    """
+
+    means: Array
+    history: tuple[float, ...]
+
+
+def nlbp(
+    problem: Problem, theta: Array, *, rule: str = "decreasing", damping: float = 0.1, iterations: int = 200
+) -> Passed:
+    """Run non-linear belief propagation, the source's E-step; for teaching, since :func:`expectation` is faster.
+
+    Each iteration adds the slope of the noise's log density, sign(y − n)/b, to the potentials and runs belief
+    propagation. The slope jumps where n passes y, so that a fixed damping never settles.
+
+    Parameters
+    ----------
+    problem : Problem
+        The noisy tables and the scales of their noise; cliques must be those of a junction tree.
+    theta : ndarray
+        Log-potentials, laid end to end.
+    rule : {"decreasing", "printed", "averaged"}
+        The new tables' weight in the next ones: 2/(t + 3), or ``damping`` at every iteration, as printed. With
+        ``"averaged"`` the slopes are averaged instead of the tables.
+    damping : float, default 0.1
+        The weight of the rule ``"printed"``, in (0, 1].
+    iterations : int, default 200
+        How many.
+
+    Returns
+    -------
+    Passed
+        The tables and the objective after every iteration.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical.collective import nlbp
+    >>> from dpbook.graphical.domain import Domain
+    >>> from dpbook._validation import integer, non_negative_array, one_of
+    from dpbook.graphical.domain import Domain, checked_groups
+    from dpbook.graphical.junction import JunctionTree
+    from dpbook.graphical.problem import Problem
+    >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
+    >>> (100 * nlbp(problem, np.zeros(2), iterations=1000).means).round(1)
+    array([70., 30.])
+
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+    """
+    one_of("rule", rule, ("decreasing", "printed", "averaged"))
+    if not 0 < damping <= 1:
+        raise ValueError(f"damping must lie in (0, 1], got {damping}")
+    means = problem.infer(theta).means
+    mean_slope = np.zeros_like(theta)
+    history = []
+    for t in range(integer("iterations", iterations, least=1)):
+        slope = np.sign(problem.counts - problem.n * means) / problem.scales
+        if rule == "averaged":
+            mean_slope += (slope - mean_slope) / (t + 1)
+            means = problem.infer(theta + mean_slope / problem.copies).means
+        else:
+            weight = damping if rule == "printed" else 2 / (t + 3)
+            means = (1 - weight) * means + weight * problem.infer(theta + slope / problem.copies).means
+        history.append(objective(problem, theta, means))
+    return Passed(means, tuple(history))
+
+
+def log_multiplicity(domain: Any, cliques: Sequence[Any], tables: Sequence[Any]) -> tuple[float, float]:
+    """Return the log of how many ordered data sets have given clique tables: exactly, and by Stirling's formula.
+
+    The second is n times the entropy of the field with these marginals (Proposition 4 of the source).
+
+    Parameters
+    ----------
+    domain, cliques
+        As in :func:`dpbook.graphical.release`; the cliques must be those of a junction tree.
+    tables : sequence of array
+        Whole counts, consistent with each other, one table a clique.
+
+    Returns
+    -------
+    tuple of float
+        The exact logarithm and its approximation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import log_multiplicity
+    >>> exact, stirling = log_multiplicity({"a": 2}, [("a",)], [np.array([3, 2])])
+    >>> round(float(np.exp(exact))), round(float(np.exp(stirling)))
+    (10, 29)
+
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+    """
+    known = Domain.of(domain)
+    groups = checked_groups(cliques, known)
+    counts = [non_negative_array("tables", table) for table in tables]
+    n = float(counts[0].sum())
+    problem = Problem.of(known, groups, counts, [1.0] * len(counts), round(n), inference="exact")
+    exact = float(special.gammaln(n + 1)) + _tree_sum(problem, problem.counts, lambda t: -special.gammaln(t + 1))
+    return exact, n * _tree_sum(problem, problem.counts / n, special.entr)

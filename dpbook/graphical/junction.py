@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,10 @@ LARGEST_TABLE = 2**22  # entries of one table of the tree: 32 MB a model
 
 
 class _Node(NamedTuple):
-    """One table of the tree: its own variables first (reductions over leading axes are the fast ones), then those
-    shared with the parent, in the parent's order.
+    """One table of the tree.
+
+    Its own variables come first, since reductions over leading axes are the fast ones; then those shared with the
+    parent, in the parent's order.
     """
 
     variables: tuple[int, ...]
@@ -268,7 +270,8 @@ class JunctionTree:
 
 def _keep(table: Array, axes: list[int]) -> Array:
     """Return the table summed over all other axes, those that are kept in the order given."""
-    return np.asarray(np.einsum(table, list(range(table.ndim)), axes))
+    einsum: Any = np.einsum  # its types do not know the form with lists of axes
+    return np.asarray(einsum(table, list(range(table.ndim)), axes))
 
 
 def _draw_rows(law: Array, given: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
