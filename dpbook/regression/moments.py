@@ -280,7 +280,8 @@ def is_valid(sums: Array, n: Array, layout: Layout) -> NDArray[np.bool_]:
         pivot = matrix[..., 0, 0]
         valid &= pivot > 0
         column = matrix[..., 1:, 0]
-        scaled = column / np.where(pivot > 0, pivot, 1.0)[..., None]
+        # Once a pivot is not positive the verdict stands: stop there, since the rest would only overflow.
+        scaled = np.where(valid[..., None], column / np.where(pivot > 0, pivot, 1.0)[..., None], 0.0)
         matrix = matrix[..., 1:, 1:] - scaled[..., :, None] * column[..., None, :]
     return valid
 

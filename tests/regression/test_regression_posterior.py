@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-
 from scipy.stats import norm
 
 from dpbook.regression import RegressionPosterior

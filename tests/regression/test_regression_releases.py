@@ -81,7 +81,7 @@ def test_the_exact_sensitivity_saves_most_of_the_sources_noise():
 
 
 def test_fourth_moments_are_released_together_with_the_sums_at_less_than_an_even_split():
-    """Joint: 7.375 / epsilon. The source: 24 and 5 · 2⁴ = 80, each at epsilon / 2; even exact, half the budget costs more."""
+    """Joint: 7.375 / epsilon. The source: 24 and 5 · 2⁴ = 80, each at epsilon / 2; exact or not, halves cost more."""
     x, y = np.linspace(-1, 1, 50), np.linspace(1, -1, 50)
     noisy = regression.release(x, y, **UNIT, epsilon=1.0, moments=True, rng=np.random.default_rng(0))
     assert noisy.scale["sums"] == noisy.scale["moments"] == pytest.approx(7.375, rel=1e-6)
@@ -395,8 +395,8 @@ WRONG = [
     (pd.DataFrame(X2, columns=["a", "b"]), "c", {}, ValueError, "y must be an array or the name of a column of X"),
     (X2, 5, {}, ValueError, "y must be the position of a column of X"),
     (X2[:, :1], 0, {}, ValueError, "X must have at least one covariate"),
-    (np.where(X2 == X2[3, 1], np.nan, X2), Y2, {}, ValueError, "X must be finite"),
-    (X2, np.where(Y2 == Y2[3], np.inf, Y2), {}, ValueError, "y must be finite"),
+    (np.where(X2[3, 1] == X2, np.nan, X2), Y2, {}, ValueError, "X must be finite"),
+    (X2, np.where(Y2[3] == Y2, np.inf, Y2), {}, ValueError, "y must be finite"),
     (X2[:0], Y2[:0], {}, ValueError, "must hold at least one record"),
     (iter([]), "y", {}, ValueError, "X must hold at least one record"),
     (np.array([["a", "b"]]), [1.0], {}, TypeError, "X must be numeric"),
