@@ -76,7 +76,8 @@ SHAPE, RATE = 20.0, 0.5  # of sigma2
 DOF = 50.0  # of the covariates' variance, 1 / 48 on average
 _BLOCK = 2_000_000  # records simulated at once
 _CHAINS, _KEPT = 2, 200  # of every sampler in a grid
-_BURN_IN, _THIN = 2000, 40  # of the Gibbs samplers
+_BURN_IN, _THIN = 2000, 20  # of the Gibbs samplers
+_INDEPENDENT = ("non-private", "naive")  # methods whose draws are
 _LEAST, _MOST = 10, 200  # how many draws may count as independent
 
 
@@ -273,7 +274,7 @@ def infer_world(
     chains, draws : int
         Chains of a trial, and draws kept in each.
     **options
-        Of the sampler; Gibbs samplers run 2,000 sweeps and keep one in 40 where these say nothing else.
+        Of the sampler; Gibbs samplers run 2,000 sweeps and keep one in 20 where these say nothing else.
 
     Returns
     -------
@@ -297,6 +298,12 @@ def infer_world(
     if method in gibbs.KINDS:
         options = {"burn_in": _BURN_IN, "thin": _THIN, **options}
     return sample(problem, method=method, draws=chains * draws, chains=chains, rng=rng, **options)
+
+
+def _drawn(world: World, method: str, cell: tuple[Any, ...]) -> tuple[Draws, np.random.Generator]:
+    """Return a method's draws in one cell, and the generator that made them: the same in every study."""
+    rng = cell_rng(*cell, method)
+    return infer_world(world, method, rng=rng), rng
 
 
 def _quantity(draws: Draws, quantity: str) -> Array:
@@ -375,13 +382,11 @@ def calibration(
     rows = []
     for n, epsilon in tqdm(cells, disable=not progress):
         world = simulate(n, epsilon, trials=trials, rng=cell_rng(seed, design, n, epsilon), design=design)
-        reference = infer_world(world, "non-private", rng=cell_rng(seed, design, n, epsilon, "non-private"))
+        reference, _ = _drawn(world, "non-private", (seed, design, n, epsilon))
         for method in methods:
-            rng = cell_rng(seed, design, n, epsilon, method)
-            drawn = reference if method == "non-private" else infer_world(world, method, rng=rng)
+            drawn, rng = _drawn(world, method, (seed, design, n, epsilon))
             for quantity in QUANTITIES:
-                independent = method in ("non-private", "naive")
-                row, _ = _judged(world, drawn, quantity, rng, independent=independent)
+                row, _ = _judged(world, drawn, quantity, rng, independent=method in _INDEPENDENT)
                 mine, theirs = (_quantity(each, quantity).reshape(trials, -1)[:, ::2] for each in (drawn, reference))
                 width = float(np.median(theirs.std(axis=1)))
                 distances = {"mmd": _distance(mine, theirs, 1.0), "mmd_scaled": _distance(mine, theirs, width)}
@@ -455,10 +460,8 @@ def ranks(
     for n, epsilon in tqdm(cells, disable=not progress):
         world = simulate(n, epsilon, trials=trials, rng=cell_rng(seed, "source", n, epsilon))
         for method in methods:
-            rng = cell_rng(seed, "source", n, epsilon, method)
-            drawn = infer_world(world, method, rng=rng)
-            independent = method in ("non-private", "naive")
-            found = {q: _judged(world, drawn, q, rng, independent=independent)[1] for q in QUANTITIES}
+            drawn, rng = _drawn(world, method, (seed, "source", n, epsilon))
+            found = {q: _judged(world, drawn, q, rng, independent=method in _INDEPENDENT)[1] for q in QUANTITIES}
             label = {"method": method, "n": n, "epsilon": epsilon}
             tables.append(pd.DataFrame({**label, **found}))
     return pd.concat(tables, ignore_index=True)
