@@ -1,7 +1,8 @@
 """Exact profiles of one posterior draw for one pair of neighbours: Beta posteriors and Gaussian mechanisms.
 
 Everything here returns the natural logarithm of delta, so that 1e-300 is as accurate as .1. Chapter 6 derives the
-formulas. Measured against 50-digit arithmetic, the relative error of delta is below 1e-12.
+formulas. Measured against 50-digit arithmetic, the relative error of delta is below 1e-12, and below 1e-15 e^ε in the
+corner where a e^ε < .05.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def log_beta_delta(a: ArrayLike, b: ArrayLike, epsilon: ArrayLike) -> Array:
     under = a + b * shrink
     tau, x = a / under, b * shrink / under
     log_t = _log_peak(a, b, epsilon, gain, under)
-    fast = a * special.expm1(np.minimum(epsilon, 700.0)) >= 1.0
+    # Near a = 0 the fraction is slow, but the other way loses the digits of e^ε.
+    grown = special.expm1(np.minimum(epsilon, 700.0))
+    fast = (a * grown >= 1.0) | ((grown > 50) & (a * grown >= 0.05))
     by_x, by_tau = ~fast & (x <= 0.5), ~fast & (x > 0.5)
     result = np.empty_like(a)
     if fast.any():
@@ -101,9 +104,9 @@ def log_beta_delta(a: ArrayLike, b: ArrayLike, epsilon: ArrayLike) -> Array:
         result[i] = log_t[i] + np.log(tau[i] / (b[i] + 1)) + np.log(_positive_series(a[i], b[i], x[i]))
     if by_tau.any():
         i = np.flatnonzero(by_tau)
-        grown, t = np.expm1(epsilon[i]), np.exp(log_t[i])
+        t = np.exp(log_t[i])
         inside = t * x[i] * _head_series(a[i], b[i], tau[i])  # I_τ(a, b + 1)
-        result[i] = np.log(np.maximum(t - grown * (1 - inside), np.finfo(float).tiny))
+        result[i] = np.log(np.maximum(t - grown[i] * (1 - inside), np.finfo(float).tiny))
     return np.where(epsilon == 0, log_t, result).reshape(shape)
 
 

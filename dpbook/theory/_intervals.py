@@ -2,8 +2,8 @@
 
 Both laws of a pair have densities that are log-concave in a coordinate in which their log ratio is linear: the mean of
 a normal, the log odds of a coin. Delta is then an integral of a positive function over an interval, taken by
-Gauss-Legendre quadrature on panels that end where the integrand does. Checked against 50-digit arithmetic: relative
-errors below 1e-11.
+Gauss-Legendre quadrature on panels that end where the integrand does. Checked against 40-digit arithmetic: relative
+errors below 1e-10, except within rounding of the largest loss, where delta is exact for an epsilon 1e-13 away.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ Model = BetaBernoulli | NormalKnownVariance
 RELEASE_TYPES = ("estimate", "sample", "synthetic-plugin", "synthetic-bayes")
 _TOLERANCE = 1e-6  # of the search over neighbours, relative to delta
 _EVALUATIONS = 400  # of that search, at most
+_FLOOR = -740.0  # log of about the smallest float
 _COARSE = 2**12  # grid of the bounds that only rule pairs out
 
 
@@ -229,6 +230,12 @@ def _search_coins(setting: Setting, epsilon: Array, *, ends_only: bool = False) 
     # With a single record delta is linear in the two probabilities, so an end is worst.
     if ends_only or last < 2 or (setting.kind != "sample" and setting.m == 1):
         return _Search(best, where, excess)
+    seen = best > _FLOOR
+    if not seen.all():  # what is no float anyway is not searched
+        if seen.any():
+            inner = _search_coins(setting, epsilon[seen])
+            best[seen], where[seen], excess[seen] = inner
+        return _Search(best, where, excess)
     blocks, evaluations = [(1, last - 1)], 0
     while blocks:
         corners = [(_coin_sides(setting, low)[0], _coin_sides(setting, high)[1]) for low, high in blocks]
@@ -271,7 +278,7 @@ def _update(best: Array, where: NDArray[np.int64], found: Array, ones: int) -> N
 
 
 def _exceeds(above: Array, best: Array) -> bool:
-    return bool(np.any((above > best + _TOLERANCE) & (above > -740.0)))
+    return bool(np.any(above > best + _TOLERANCE))
 
 
 def _split(setting: Setting, low: int, high: int) -> int:
