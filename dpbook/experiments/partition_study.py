@@ -468,8 +468,8 @@ def quantiles(
     """Compare private posterior quantiles with full-data ones on the source's design (figures 4.1 and 4.2).
 
     100,000 records, slope 2, noise of variance 100, a semi-conjugate prior, partitions of 1,000 as in the source (and
-    of 100). Each quantile is released with epsilon of its own: half for bounds by doubling, half for the mean, as in the
-    source; or the same epsilon with centred bounds in the public range (-10, 10). Equation 4.6 asks that the
+    of 100). Each quantile is released with epsilon of its own: half for bounds by doubling, half for the mean, as in
+    the source; or the same epsilon with centred bounds in the public range (-10, 10). Equation 4.6 asks that the
     means agree.
 
     Parameters

@@ -216,9 +216,10 @@ def doubled_bounds(
     """
     numbers = np.abs(np.nan_to_num(_one_dimensional(values), nan=0.0))
     theta, start = fraction("theta", theta), positive("start", start)
-    widths = [start * 2.0**t for t in range(integer("doublings", doublings, least=0) + 1)]
-    if not math.isfinite(2 * widths[-1]):
+    count = integer("doublings", doublings, least=0)
+    if math.log2(start) + count > 1000:
         raise ValueError(f"doublings must keep the widest bounds finite, got {doublings} from start = {start}")
+    widths = [math.ldexp(start, t) for t in range(count + 1)]
     counts = [float((numbers <= width).sum()) for width in widths]
     first = above_threshold(
         counts,

@@ -39,8 +39,8 @@ RESCALES = ("corrected", "source")
 Z_GRID = np.linspace(-9.0, 9.0, 1801)  # full-data z-scores considered; beyond, a probability is 0 or 1 to 18 digits
 # Typical width of the centred bounds in standard deviations of the partitions' quantiles.
 CENTRED_WIDTH = 6.0
-# Mean of what the centred bounds clip on one side more than on the other, in the same unit.
-CLIPPING_BIAS = 0.004
+# Sd of what the centred bounds clip on one side more than on the other, in full-data posterior sds; measured.
+CLIPPING_SD = 0.15
 
 
 def combine(release: Release, *, rescale: str | None = None) -> CombinedProbability | CombinedQuantile:
@@ -252,13 +252,13 @@ class CombinedQuantile:
         """Return the sd of the averaged quantiles about the full-data quantile, from the width of the bounds.
 
         With S the spread of the partitions' estimates, the plain average misses the full-data estimate, which weighs
-        partitions by their information, by about S √(2/m) / √M; clipping adds a little that M does not average out.
+        partitions by their information, by about S √(2/m) / √M for m records in each; clipping adds a little.
         """
         partitions = int(self.release.settings["partitions"])
         size = max(1, self.release.n // partitions)
         low, high = self.bounds
         spread = (high - low) / (5.0 if self.release.settings["bounds"] == "centred" else 4.0)
-        return spread * math.sqrt(3 / size / partitions + CLIPPING_BIAS**2)
+        return spread * math.sqrt((3 / size + CLIPPING_SD**2) / partitions)
 
 
 def rescale_probability(mean: ArrayLike, partitions: int, *, rescale: str = "corrected") -> Any:

@@ -704,7 +704,7 @@ class _Search:
             kind = one_of("bounds", bounds, ("centred", "sparse-vector"))
             if kind == "centred" and public_range is None:
                 raise ValueError("public_range must be given for bounds = 'centred': where can the quantile lie?")
-            if kind == "sparse-vector" and not math.isfinite(start * 2.0 ** min(doublings + 1, 1025)):
+            if kind == "sparse-vector" and math.log2(start) + doublings > 1000:
                 raise ValueError(f"doublings must keep the widest bounds finite, got {doublings} from start = {start}")
             if public_range is not None:
                 public = {"public_range": interval("public_range", public_range)}

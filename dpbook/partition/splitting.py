@@ -114,7 +114,7 @@ def _orders(
         size = min(block, missing)
         counts = left if size == missing else rng.multivariate_hypergeometric(left, size, method="marginals")
         left, missing = left - counts, missing - size
-        yield rng.permutation(size), counts
+        yield rng.permutation(size) if partitions > 1 else np.arange(size), counts
 
 
 def count_records(data: Any) -> int | None:
