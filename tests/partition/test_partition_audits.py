@@ -131,7 +131,7 @@ def test_an_audit_refutes_a_sensitivity_that_is_halved(release, monkeypatch):
 
 
 def test_an_audit_exposes_the_printed_noise_of_the_sum_of_logarithms(monkeypatch):
-    """With the sensitivity of the sum divided by M = 1000 a claimed ε of .25 is 250: the audit shows over 16 times it."""
+    """With the sensitivity of the sum divided by M = 1000, .25 is really 250: the audit shows over 16 times .25."""
     bounded_sum, partitions = module.bounded_sum, 1000
     data, neighbour = worst_pair(partitions)
 

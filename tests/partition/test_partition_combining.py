@@ -1,0 +1,256 @@
+"""From a noisy aggregate to an answer: the theory, its intervals, and answers that stay in range and in order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from dpbook import Release
+from dpbook.partition import (
+    CombinedProbability,
+    aggregate_mean,
+    aggregate_sd,
+    combine,
+    fisher_probability,
+    fisher_slope,
+    rescale_probability,
+    residual_sd,
+)
+
+LARGEST = -2 * math.log(0.001)
+
+
+def rng_of(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def release(values, method="normality", partitions=100, epsilon=1.0, cutoff=0.0, n=10**9, rescale="corrected"):
+    """A release of the model's own making; partitions so large that theory is exact."""
+    values = np.asarray(values, dtype=float)
+    name, scale = ("mean", 1 / (partitions * epsilon)) if method == "normality" else ("sum", LARGEST / epsilon)
+    settings = {"method": method, "partitions": partitions, "cutoff": cutoff, "rescale": rescale}
+    return Release(
+        values={name: values},
+        model="posterior probability",
+        mechanism="laplace",
+        scale={name: scale},
+        sensitivity={name: scale * epsilon},
+        epsilon=epsilon,
+        n=n,
+        settings=settings | ({} if method == "normality" else {"p_min": 0.001}),
+        float_safe=False,
+    )
+
+
+def quantile_release(value, p=0.5, bounds=(0.0, 4.0), kind="centred", scale=0.01, failure=0.0, public=(-10.0, 10.0)):
+    values = {"quantile": np.asarray(value, dtype=float)}
+    if kind != "given":
+        values["bounds"] = np.array(bounds)
+    return Release(
+        values=values,
+        model="posterior quantile",
+        mechanism="laplace",
+        scale=dict.fromkeys(values, scale),
+        sensitivity=dict.fromkeys(values, 1.0),
+        epsilon=1.0,
+        n=10**6,
+        bounds={"quantile": bounds} if kind == "given" else {"public_range": public} if public else {},
+        settings={"partitions": 100, "probability": p, "bounds": kind, "epsilon_bounds": 0.5, "failure": failure},
+        float_safe=False,
+    )
+
+
+def simulate(z, partitions, trials, seed):
+    """Probabilities of equal normal partitions whose full-data z-score is exactly z: scatter that averages to 0."""
+    e = rng_of(seed).normal(size=(trials, partitions))
+    e -= e.mean(axis=1, keepdims=True)
+    return special.ndtr(z / math.sqrt(partitions) + e)
+
+
+@pytest.mark.parametrize("z", [0.0, 1.0, -2.5])
+@pytest.mark.parametrize("partitions", [5, 100])
+def test_theory_gives_the_mean_and_sd_of_both_aggregates(z, partitions):
+    """20,000 simulated aggregates: the mean within 4.5 standard errors, the sd within 4 % (and 1/M in small M)."""
+    p = simulate(z, partitions, 20_000, 1)
+    for method, found in (("normality", p.mean(axis=1)), ("fisher", np.minimum(-2 * np.log(p), LARGEST).sum(axis=1))):
+        error = found.std() / math.sqrt(len(found))
+        assert found.mean() == pytest.approx(float(aggregate_mean(z, partitions, method=method)), abs=4.5 * error)
+        expected = float(aggregate_sd(z, partitions, method=method))
+        assert found.std() == pytest.approx(expected, rel=0.04 + 1.5 / partitions)
+
+
+def test_the_normality_method_is_exactly_unbiased_on_its_own_scale():
+    """E Φ(d + e) = Φ(z/√(2M - 1)) with Var e = 1 - 1/M, by quadrature."""
+    z = np.linspace(-3, 3, 7)
+    for m in (2, 10, 1000):
+        e, weight = np.polynomial.hermite_e.hermegauss(80)
+        values = special.ndtr(z[:, None] / math.sqrt(m) + math.sqrt(1 - 1 / m) * e) @ weight / weight.sum()
+        assert aggregate_mean(z, m) == pytest.approx(values, rel=1e-10)
+        if m > 2:  # a mean of two is cut off at 1/4 and 3/4
+            assert rescale_probability(values, m) == pytest.approx(special.ndtr(z), rel=1e-9)
+
+
+def test_the_source_rescaling_loses_a_factor_of_root_two():
+    mean = aggregate_mean(np.array([-1.0, 1.0]), 1000)
+    z = special.ndtri(rescale_probability(mean, 1000, rescale="source"))
+    assert z == pytest.approx(np.array([-1.0, 1.0]) * math.sqrt(1000 / 1999))
+
+
+def test_the_constants_of_the_theory():
+    assert residual_sd(10**6) == pytest.approx(0.2173, abs=2e-4)
+    assert residual_sd(10**6) == pytest.approx(math.sqrt(4 * math.pi * (1 / 12 - 1 / (4 * math.pi))), rel=1e-5)
+    assert fisher_slope() == pytest.approx(0.9032, abs=1e-4)
+    unclipped = residual_sd(10**6, method="fisher", p_min=1e-30)
+    assert unclipped == pytest.approx(math.sqrt(1 - fisher_slope() ** 2), rel=1e-4)
+    assert residual_sd(1000, size=100) > residual_sd(1000, size=10_000) > residual_sd(1000)
+
+
+def test_small_partitions_add_what_theory_says():
+    """Normal records, 50 to a partition: residual sd of the z-score over 3,000 data sets within 5 %."""
+    rng = rng_of(2)
+    m, size, trials = 100, 50, 3000
+    spread = np.sqrt(rng.chisquare(size - 1, (trials, m)) / size)  # of x in each partition
+    noise = rng.normal(size=(trials, m)) / (spread * math.sqrt(size))
+    sigma = np.sqrt(rng.chisquare(size - 2, (trials, m)) / (size - 2))
+    weight = spread**2
+    full = (weight * noise).sum(axis=1) / weight.sum(axis=1)
+    z = -full * np.sqrt(weight.sum(axis=1) * size)
+    p = stats.t.cdf(-noise * spread * math.sqrt(size) / sigma, size - 2)
+    left = math.sqrt(2 * m - 1) * special.ndtri(p.mean(axis=1)) - z
+    assert left.std() == pytest.approx(residual_sd(m, size=size), rel=0.05)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.25, 1.0, 4.0, 100.0])
+@pytest.mark.parametrize("method", ["normality", "fisher"])
+def test_intervals_cover_the_full_data_probability_at_every_epsilon(method, epsilon):
+    """2,400 noisy aggregates over z in (-3, 3); coverage of 90 % intervals within 4 standard errors, 2.5 %."""
+    m, trials = 200, 400
+    rng = rng_of(3)
+    held = []
+    for z in (-3.0, -1.5, -0.3, 0.4, 1.0, 2.5):
+        p = simulate(z, m, trials, 4)
+        exact = p.mean(axis=1) if method == "normality" else np.minimum(-2 * np.log(p), LARGEST).sum(axis=1)
+        made = release(exact, method, m, epsilon, cutoff=[0.0] * trials)
+        noisy = exact + rng.laplace(scale=next(iter(made.scale.values())), size=trials)
+        low, high = combine(release(noisy, method, m, epsilon, cutoff=[0.0] * trials)).interval(0.9)
+        held.append((low <= special.ndtr(z)) & (special.ndtr(z) <= high))
+        assert ((low >= 0) & (low <= high) & (high <= 1)).all()
+    assert np.mean(held) == pytest.approx(0.9, abs=0.025)
+
+
+def test_an_interval_of_the_noise_alone_would_not_cover():
+    """At ε = 4 and M = 1000 the residual dominates: errata say 31 %; here 22 to 40 %."""
+    m, trials = 1000, 2000
+    p = simulate(0.5, m, trials, 5).mean(axis=1) + rng_of(6).laplace(scale=1 / (4 * m), size=trials)
+    reach = math.log(20) / (4 * m)
+    truth = special.ndtr(0.5)
+    held = (rescale_probability(p - reach, m) <= truth) & (truth <= rescale_probability(p + reach, m))
+    assert 0.22 < held.mean() < 0.40
+
+
+def test_intervals_widen_with_the_level_the_noise_and_an_allowance_for_bias():
+    def width(epsilon=1.0, level=0.9, **options):
+        low, high = combine(release(0.5, epsilon=epsilon)).interval(level, **options)
+        return high - low
+
+    assert width(0.1) > width(1.0) > width(10.0) > 0.1
+    assert width(level=0.99) > width(level=0.9) > width(level=0.5)
+    assert width(bias=1.0) > width(bias=0.1) > width()
+    assert width(1e-9) == 1.0
+
+
+def test_an_interval_is_that_of_the_aggregate_whatever_the_point_estimate():
+    one, other = (combine(release(0.52, rescale=how)) for how in ("corrected", "source"))
+    assert one.interval(0.9) == other.interval(0.9)
+    assert one.probability > other.probability
+
+
+@pytest.mark.parametrize("value", [-3.0, 0.0, 0.5, 1.0, 40.0])
+@pytest.mark.parametrize("rescale", ["corrected", "source"])
+def test_a_mean_outside_zero_and_one_gives_an_answer_inside(value, rescale):
+    answer = combine(release(value, rescale=rescale))
+    assert 0 <= answer.probability <= 1
+    assert answer.probability == rescale_probability(min(max(value, 0.005), 0.995), 100, rescale=rescale)
+    low, high = answer.interval()
+    assert 0 <= low <= high <= 1
+
+
+def test_about_thirty_per_cent_of_noisy_means_leave_the_range_near_a_tail():
+    """The setting of the errata: M = 100, ε = .25, mean .02; P(Laplace(.04) < -.02) = e^(-1/2)/2 = .303."""
+    noisy = 0.02 + rng_of(7).laplace(scale=1 / (100 * 0.25), size=20_000)
+    assert (noisy < 0).mean() == pytest.approx(math.exp(-0.5) / 2, abs=0.013)
+    answers = combine(release(noisy, epsilon=0.25, cutoff=[0.0] * 20_000)).probability
+    assert ((answers >= 0) & (answers <= 1)).all()
+
+
+@pytest.mark.parametrize("total", [-500.0, 0.0, 200.0, 1e6])
+def test_a_sum_of_any_size_gives_a_probability(total):
+    answer = combine(release(total, "fisher")).probability
+    assert answer == pytest.approx(stats.chi2.sf(max(total, 0.0), 200), abs=1e-12)
+    assert fisher_probability(total, 100) == answer
+
+
+def test_several_cutoffs_are_put_in_order_and_ties_share_an_answer():
+    cutoffs = [3.0, 1.0, 2.0, 2.0]
+    answer = combine(release([0.6, 0.55, 0.5, 0.52], cutoff=cutoffs)).probability
+    assert answer[1] == pytest.approx(answer[2]) == pytest.approx(answer[3])
+    assert answer[0] > answer[2]
+    raw = [0.6, *[np.mean([0.55, 0.5, 0.52])] * 3]
+    assert answer == pytest.approx(rescale_probability(raw, 100))
+    sums = combine(release([200.0, 210.0], "fisher", cutoff=[1.0, 2.0])).probability  # sums fall as cutoffs rise
+    assert sums[0] == sums[1] == pytest.approx(fisher_probability(205.0, 100))
+
+
+def test_quantiles_are_clipped_to_their_bounds_and_put_in_order():
+    assert combine(quantile_release(9.0)).quantile == 4.0
+    assert combine(quantile_release(9.0, kind="given")).quantile == 4.0
+    both = combine(quantile_release([2.5, 1.5], p=[0.1, 0.9])).quantile
+    assert both.tolist() == [2.0, 2.0]
+
+
+def test_an_interval_of_a_quantile_holds_noise_residual_and_failure():
+    narrow = combine(quantile_release(2.0))
+    low, high = narrow.interval(0.95)
+    assert high - low > 2 * 0.01 * math.log(20)
+    wider = combine(quantile_release(2.0, failure=0.02)).interval(0.95)
+    assert wider[0] < low
+    assert combine(quantile_release(2.0, failure=0.03)).interval(0.95) == (-10.0, 10.0)
+    assert combine(quantile_release(2.0, failure=0.03, kind="sparse-vector", public=None)).interval() == (
+        -math.inf,
+        math.inf,
+    )
+    biased = narrow.interval(0.95, bias=0.5)
+    assert biased[1] - biased[0] == pytest.approx(high - low + 1.0)
+    assert combine(quantile_release([2.0, 3.0], p=[0.1, 0.9])).interval()[0].shape == (2,)
+
+
+def test_combine_refuses_what_it_cannot_read():
+    other = Release(
+        values={"sum": [1.0]},
+        model="binomial",
+        mechanism="laplace",
+        scale={"sum": 1.0},
+        sensitivity={"sum": 1.0},
+        epsilon=1.0,
+        n=3,
+        float_safe=False,
+    )
+    with pytest.raises(ValueError, match="release must be of model"):
+        combine(other)
+    with pytest.raises(TypeError, match="release must be a Release"):
+        combine({"mean": 0.5})
+    with pytest.raises(ValueError, match="rescale must be one of"):
+        combine(release(0.5), rescale="twice")
+    with pytest.raises(ValueError, match="rescale applies"):
+        combine(release(200.0, "fisher"), rescale="source")
+    with pytest.raises(ValueError, match="rescale applies"):
+        combine(quantile_release(1.0), rescale="source")
+    for answer in (combine(release(0.5)), combine(quantile_release(1.0))):
+        with pytest.raises(ValueError, match="level must lie strictly"):
+            answer.interval(1.0)
+        with pytest.raises(ValueError, match="bias must be at least 0"):
+            answer.interval(0.9, bias=-1.0)
+    assert isinstance(combine(release(0.5), rescale="source"), CombinedProbability)
