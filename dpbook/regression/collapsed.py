@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpbook.regression.hamiltonian import draw, released_moments
 from dpbook.regression.problem import Draws, Problem
-from dpbook.regression.unconstrained import Coordinates, Natural, product, times
+from dpbook.regression.unconstrained import Natural, Unconstrained, product, times
 
 __all__ = ["CollapsedTarget", "sample"]
 
@@ -94,14 +94,14 @@ class CollapsedTarget:
     --------
     >>> import numpy as np
     >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> from dpbook.regression.unconstrained import Coordinates
+    >>> from dpbook.regression.unconstrained import Unconstrained
     >>> one = np.ones(1)
     >>> problem = Problem(
     ...     Layout(1, True), np.zeros((1, 5)), one, "laplace", 100 * one,
     ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
     ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
     ... )
-    >>> target, coordinates = CollapsedTarget(problem, 3), Coordinates.of(problem, 3)
+    >>> target, coordinates = CollapsedTarget(problem, 3), Unconstrained.of(problem, 3)
     >>> value, gradient = target.evaluate(coordinates, np.zeros((5, 3)), np.ones((5, 3)))
     >>> value.shape, gradient.shape
     ((3,), (5, 3))
@@ -120,8 +120,9 @@ class CollapsedTarget:
         # The constant has no statistic: it reads a last row and column of zeros.
         self._place = np.where(layout.position < 0, layout.size, layout.position)
 
-    def evaluate(self, coordinates: Coordinates, position: Array, variance: Array) -> tuple[Array, Array]:
+    def evaluate(self, coordinates: Unconstrained, position: Array, variance: Array | None) -> tuple[Array, Array]:
         """Return the log density (B,) and its gradient (dim, B)."""
+        assert variance is not None  # a mixture always has variances
         forward = coordinates._forward(position)
         mean, cov, sums = released_moments(forward.natural, self._n, self._problem)
         inverse, log_determinant = inverse_of(self._covariance(mean, cov, variance))
@@ -134,7 +135,7 @@ class CollapsedTarget:
         log_prior, gradient = coordinates.gradient(position, forward, by)
         return refused(value + log_prior), gradient
 
-    def value(self, coordinates: Coordinates, position: Array, variance: Array) -> Array:
+    def value(self, coordinates: Unconstrained, position: Array, variance: Array) -> Array:
         """Return the log density (B,)."""
         mean, cov, sums = released_moments(coordinates.natural(position), self._n, self._problem)
         inverse, log_determinant = inverse_of(self._covariance(mean, cov, variance))
@@ -142,12 +143,12 @@ class CollapsedTarget:
         fit = -0.5 * ((gap * times(inverse, gap)).sum(axis=0) + log_determinant)
         return refused(coordinates.log_prior(position) + fit)
 
-    def spread(self, coordinates: Coordinates, position: Array, variance: Array) -> Array:
+    def spread(self, coordinates: Unconstrained, position: Array, variance: Array) -> Array:
         """Return n Sigma + D, (k, k, B)."""
         mean, cov, _ = released_moments(coordinates.natural(position), self._n, self._problem)
         return self._covariance(mean, cov, variance)
 
-    def noise(self, coordinates: Coordinates, position: Array, variance: Array, rng: np.random.Generator) -> Array:
+    def noise(self, coordinates: Unconstrained, position: Array, variance: Array, rng: np.random.Generator) -> Array:
         """Draw the noise given the parameters, its variances and the release, in Kalman form.
 
         Draw noise e* ~ N(0, D) and sums s* ~ N(n mu, n Sigma), then e = e* + D (n Sigma + D)^-1 (noisy - s* - e*).
@@ -242,7 +243,7 @@ def inverse_of(matrix: Array) -> tuple[Array, Array]:
         first = np.where(np.isfinite(first), first, np.eye(k))
         sign, log_determinant = np.linalg.slogdet(first)
         log_determinant = np.where(sign > 0, log_determinant, np.nan)
-        inverse = np.moveaxis(np.linalg.inv(first), 0, -1)
+        inverse = np.moveaxis(np.asarray(np.linalg.inv(first), dtype=np.float64), 0, -1)
     inverse = inverse * unit[:, None] * unit[None]
     return inverse, log_determinant - 2 * np.log(unit).sum(axis=0)
 

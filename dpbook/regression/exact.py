@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpbook.regression.collapsed import by_parameters, inverse_of, refused
 from dpbook.regression.hamiltonian import draw, released_moments
 from dpbook.regression.problem import Draws, Problem
-from dpbook.regression.unconstrained import Coordinates, Natural, times
+from dpbook.regression.unconstrained import Natural, Unconstrained, times
 
 __all__ = ["ExactTarget", "sample"]
 
@@ -100,14 +100,14 @@ class ExactTarget:
     --------
     >>> import numpy as np
     >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> from dpbook.regression.unconstrained import Coordinates
+    >>> from dpbook.regression.unconstrained import Unconstrained
     >>> one = np.ones(1)
     >>> problem = Problem(
     ...     Layout(1, True), np.zeros((1, 5)), one, "laplace", 100 * one,
     ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
     ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
     ... )
-    >>> target, coordinates = ExactTarget(problem, 3), Coordinates.of(problem, 3)
+    >>> target, coordinates = ExactTarget(problem, 3), Unconstrained.of(problem, 3)
     >>> value, gradient = target.evaluate(coordinates, np.zeros((5, 3)), np.ones((5, 3)))
     >>> value.shape, gradient.shape
     ((3,), (5, 3))
@@ -133,7 +133,7 @@ class ExactTarget:
         self._mean_x, self._strength = tiled(covariates.mean), tiled(covariates.strength)
         self._scale, self._dof = tiled(covariates.scale), tiled(covariates.dof)
 
-    def evaluate(self, coordinates: Coordinates, position: Array, variance: Array | None) -> tuple[Array, Array]:
+    def evaluate(self, coordinates: Unconstrained, position: Array, variance: Array | None) -> tuple[Array, Array]:
         """Return the log density (B,) and its gradient (dim, B).
 
         Laplace noise enters by its own density where ``variance`` is None: the statistics lie within the noise
@@ -153,11 +153,11 @@ class ExactTarget:
         log_volume, gradient = coordinates.volume_gradient(position, forward, by)
         return refused(value + log_volume + fit), gradient
 
-    def value(self, coordinates: Coordinates, position: Array, variance: Array | None) -> Array:
+    def value(self, coordinates: Unconstrained, position: Array, variance: Array | None) -> Array:
         """Return the log density (B,)."""
         return self.evaluate(coordinates, position, variance)[0]
 
-    def spread(self, coordinates: Coordinates, position: Array, variance: Array) -> Array:
+    def spread(self, coordinates: Unconstrained, position: Array, variance: Array) -> Array:
         """Return D: given the exact statistics, only the noise is left."""
         return variance[:, None] * np.eye(len(variance))[..., None]
 
@@ -167,10 +167,9 @@ class ExactTarget:
             return np.sign(gap) / self._b, -(np.abs(gap) / self._b).sum(axis=0)
         return gap / variance, -0.5 * (gap * gap / variance).sum(axis=0)
 
-    def noise(
-        self, coordinates: Coordinates, position: Array, variance: Array | None, rng: np.random.Generator
-    ) -> None:
-        """Return None: no variances need be drawn."""
+    def noise(self, coordinates: Unconstrained, position: Array, variance: Array, rng: np.random.Generator) -> Array:
+        """Return the noise, which the position determines."""
+        return self._noisy - released_moments(coordinates.natural(position), self._n, self._problem)[2]
 
     def parameters(self, natural: Natural, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw theta and sigma2 from the conjugate posterior given the exact statistics."""
@@ -179,7 +178,7 @@ class ExactTarget:
         inverse, _ = inverse_of(updated)
         off, shrunk, rate = self._residual(natural, inverse)
         sigma2 = rate / np.maximum(rng.standard_gamma(self._shape + 0.5 * self._n), 1e-300)
-        root = np.moveaxis(np.linalg.cholesky(np.moveaxis(updated, -1, 0)), 0, -1)
+        root = np.moveaxis(np.asarray(np.linalg.cholesky(np.moveaxis(updated, -1, 0)), dtype=np.float64), 0, -1)
         # precision^-1 = root^-T root^-1: solve root' x = z
         z = rng.standard_normal(off.shape)
         normal = times(inverse, times(root, z))

@@ -17,9 +17,9 @@ from tqdm import tqdm
 
 from dpbook.latent_noise import draw_noise_variance
 from dpbook.regression.problem import CovariatePrior, Draws, ParameterPrior, Problem
-from dpbook.regression.unconstrained import Coordinates, Natural, times
+from dpbook.regression.unconstrained import Natural, Unconstrained, times
 
-__all__ = ["Target", "draw", "released_moments"]
+__all__ = ["Target", "draw", "part_of", "released_moments", "start_of"]
 
 Array = NDArray[np.float64]
 
@@ -54,19 +54,22 @@ class Target(Protocol):
         """Whether Laplace noise is taken as normal given its variances, which are drawn between the moves."""
         ...
 
-    def evaluate(self, coordinates: Coordinates, position: Array, variance: Array) -> tuple[Array, Array]:
-        """Return the log density (B,) at positions (dim, B) given noise variances (k, B), and its gradient."""
+    def evaluate(self, coordinates: Unconstrained, position: Array, variance: Array | None) -> tuple[Array, Array]:
+        """Return the log density (B,) at positions (dim, B) given noise variances (k, B), and its gradient.
+
+        Without variances Laplace noise is taken as it is; only targets that are no mixture can do that.
+        """
         ...
 
-    def value(self, coordinates: Coordinates, position: Array, variance: Array) -> Array:
+    def value(self, coordinates: Unconstrained, position: Array, variance: Array) -> Array:
         """Return the log density alone."""
         ...
 
-    def noise(self, coordinates: Coordinates, position: Array, variance: Array, rng: np.random.Generator) -> Array:
-        """Draw the noise (k, B) of each statistic given positions and noise variances."""
+    def noise(self, coordinates: Unconstrained, position: Array, variance: Array, rng: np.random.Generator) -> Array:
+        """Draw the noise (k, B) of each statistic given positions and noise variances; for mixtures only."""
         ...
 
-    def spread(self, coordinates: Coordinates, position: Array, variance: Array) -> Array:
+    def spread(self, coordinates: Unconstrained, position: Array, variance: Array) -> Array:
         """Return the covariance (k, k, B) of the noisy sums given the position."""
         ...
 
@@ -75,7 +78,7 @@ class Target(Protocol):
         ...
 
 
-class TargetOf(Protocol):
+class _TargetOf(Protocol):
     """Makes the target of a problem, for a number of chains."""
 
     def __call__(self, problem: Problem, chains: int, /) -> Target:
@@ -91,7 +94,7 @@ class _State(NamedTuple):
 
 
 def draw(
-    target_of: TargetOf,
+    target_of: _TargetOf,
     problem: Problem,
     *,
     draws: int,
@@ -154,7 +157,7 @@ def draw(
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused
         for start in starts:
             block = slice(start, start + size)
-            part = _part(problem, block)
+            part = part_of(problem, block)
             kept = _run(target_of(part, chains), part, draws, chains, warm_up, rng, bar)
             # (draw, q + 1, chain * release) -> (release, chain, draw, q + 1)
             kept = np.moveaxis(kept.reshape(draws, -1, chains, part.releases), (3, 2, 0, 1), (0, 1, 2, 3))
@@ -209,8 +212,34 @@ def released_moments(natural: Natural, n: Array, problem: Problem) -> tuple[Arra
     return mean, cov, n * (cov[rows, columns] + mean[rows] * mean[columns])
 
 
-def _part(problem: Problem, block: slice) -> Problem:
-    """Return the problem of some of the releases."""
+def part_of(problem: Problem, block: slice) -> Problem:
+    """Return the problem of some of the releases, without their higher moments.
+
+    Parameters
+    ----------
+    problem : Problem
+        The batch.
+    block : slice
+        Which releases.
+
+    Returns
+    -------
+    Problem
+        A smaller batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import regression
+    >>> from dpbook.regression.inference import problem_of
+    >>> rng = np.random.default_rng(1)
+    >>> noisy = regression.release([0.1, 0.5], [0.2, 0.4], x_bounds=(0, 1), y_bounds=(0, 1), epsilon=1.0, rng=rng)
+    >>> problem = problem_of([noisy] * 3, regression.NormalInverseGamma(0, 1, 20, 0.5))
+    >>> part_of(problem, slice(1, 3)).releases
+    2
+
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+    """
     return replace(
         problem,
         noisy=problem.noisy[block],
@@ -233,13 +262,13 @@ def _run(
 ) -> Array:
     """Warm up and sample one block; return draws (draw, q + 1, B) of (theta, sigma2)."""
     scale = np.tile(problem.scale, chains)
-    coordinates, position, factor = _start(target, problem, chains, rng)
+    coordinates, position, factor = start_of(target, problem, chains, rng)
     noise = np.broadcast_to((2.0 if problem.laplace else 1.0) * scale**2, (problem.layout.size, len(scale)))
     variance = None if problem.laplace and not target.mixture else noise
     state = _State(position, variance, *target.evaluate(coordinates, position, variance))
     step = np.full(problem.releases, np.log(0.6))
     steps, edges, window = 3, [int(share * warm_up) for share in _WINDOWS], list[Array]()
-    count, since = factor.shape[0], 0
+    since = 0
     for iteration in range(warm_up):
         state, accepted = _sweep(target, coordinates, state, factor, step, steps, chains, problem, iteration, rng)
         since += 1
@@ -254,7 +283,6 @@ def _run(
         bar.update()
     steps = _step_count(step)
     kept = np.empty((draws, problem.layout.regressors + 1, len(scale)))
-    assert count == factor.shape[0]
     for iteration in range(draws):
         state, _ = _sweep(target, coordinates, state, factor, step, steps, chains, problem, iteration, rng)
         kept[iteration, :-1], kept[iteration, -1] = target.parameters(coordinates.natural(state.position), rng)
@@ -269,7 +297,7 @@ def _step_count(step: Array) -> int:
 
 def _sweep(
     target: Target,
-    coordinates: Coordinates,
+    coordinates: Unconstrained,
     state: _State,
     factor: Array,
     step: Array,
@@ -293,7 +321,7 @@ def _sweep(
 
 def _hamiltonian(
     target: Target,
-    coordinates: Coordinates,
+    coordinates: Unconstrained,
     state: _State,
     factor: Array,
     size: Array,
@@ -322,7 +350,7 @@ def _chosen(accepted: NDArray[np.bool_], new: _State, old: _State) -> _State:
     return _State(position, old.variance, np.where(accepted, new.value, old.value), gradient)
 
 
-def _mirrored(target: Target, coordinates: Coordinates, state: _State, rng: np.random.Generator) -> _State:
+def _mirrored(target: Target, coordinates: Unconstrained, state: _State, rng: np.random.Generator) -> _State:
     """Mirror theta so that the expected y² stays: theta' -> theta - 2 v (v'E theta) / (v'E v), E = E[w w'].
 
     The release of y² then fits as before; others may not, which decides on acceptance. The mirror's normal v does not
@@ -364,12 +392,12 @@ def _learnt(window: Array, factor: Array, chains: int) -> Array:
     dim, batch = window.shape[1:]
     releases = batch // chains
     window = window[len(window) // 3 :]  # the first third still moves towards the others
-    pooled = np.moveaxis(window.reshape(len(window), dim, chains, releases), 3, 0)
-    pooled = np.swapaxes(pooled, 2, 3).reshape(releases, -1, dim)
+    pooled: Array = np.moveaxis(window.reshape(len(window), dim, chains, releases), (3, 1), (0, 3))
+    pooled = pooled.reshape(releases, -1, dim)
     pooled = pooled - pooled.mean(axis=1, keepdims=True)
     count = pooled.shape[1]
-    old = np.moveaxis(factor[..., :releases], -1, 0)
-    old = old @ np.swapaxes(old, -1, -2)
+    root = np.moveaxis(factor[..., :releases], -1, 0)
+    old = root @ np.swapaxes(root, -1, -2)
     weight = 2.0 * dim + 10
     new = (np.swapaxes(pooled, -1, -2) @ pooled + weight * old) / (count + weight)
     return np.tile(np.moveaxis(_safe_cholesky(new), 0, -1), chains)
@@ -378,7 +406,7 @@ def _learnt(window: Array, factor: Array, chains: int) -> Array:
 def _safe_cholesky(matrix: Array) -> Array:
     """Return lower roots (R, d, d); a member that is not positive definite keeps its diagonal only."""
     diagonal = np.diagonal(matrix, axis1=-2, axis2=-1)
-    good = np.isfinite(matrix).all(axis=(-2, -1)) & (diagonal > 0).all(axis=-1)
+    good = np.asarray(np.isfinite(matrix).all(axis=(-2, -1)) & (diagonal > 0).all(axis=-1))
     matrix = np.where(good[:, None, None], matrix, np.eye(matrix.shape[-1]))
     try:
         return np.asarray(np.linalg.cholesky(matrix))
@@ -390,13 +418,48 @@ def _safe_cholesky(matrix: Array) -> Array:
         return np.asarray(root)
 
 
-def _start(target: Target, problem: Problem, chains: int, rng: np.random.Generator) -> tuple[Coordinates, Array, Array]:
+def start_of(
+    target: Target, problem: Problem, chains: int, rng: np.random.Generator
+) -> tuple[Unconstrained, Array, Array]:
     """Return centred coordinates, over-dispersed positions in them, and a first metric.
 
     Chains begin at candidates near the released statistics and from the prior, chosen by how well they fit with
     inflated noise; Fisher scoring takes each to a mode; the information there says what to centre, and the metric.
+
+    Parameters
+    ----------
+    target : Target
+        What is sampled.
+    problem : Problem
+        The releases and priors, in coordinates.
+    chains : int
+        How many chains a release has.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    coordinates : Unconstrained
+    position : array (dim, B)
+        Where the chains start, one and a half standard deviations about a mode.
+    factor : array (dim, dim, B)
+        A root of the covariance that the information promises.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import regression
+    >>> from dpbook.regression.collapsed import CollapsedTarget
+    >>> from dpbook.regression.inference import problem_of
+    >>> rng = np.random.default_rng(1)
+    >>> noisy = regression.release([0.1, 0.5], [0.2, 0.4], x_bounds=(0, 1), y_bounds=(0, 1), epsilon=1.0, rng=rng)
+    >>> problem = problem_of([noisy], regression.NormalInverseGamma(0, 1, 20, 0.5))
+    >>> start_of(CollapsedTarget(problem, 4), problem, 4, rng)[1].shape
+    (5, 4)
+
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
-    coordinates = Coordinates.of(problem, chains)
+    coordinates = Unconstrained.of(problem, chains)
     scale = np.tile(problem.scale, chains)
     noise = np.broadcast_to((2.0 if problem.laplace else 1.0) * scale**2, (problem.layout.size, len(scale)))
     position = _candidate(target, coordinates, problem, chains, 4 * noise, rng)
@@ -424,7 +487,7 @@ def _inverse_root(information: Array) -> Array:
 
 def _candidate(
     target: Target,
-    coordinates: Coordinates,
+    coordinates: Unconstrained,
     problem: Problem,
     chains: int,
     noise: Array,
@@ -440,7 +503,7 @@ def _candidate(
     fits = np.where(np.isnan(fits), -np.inf, fits)
     fits = np.where(np.isfinite(fits).any(axis=0), fits, 0.0)
     chosen = np.argmax(fits + rng.gumbel(size=fits.shape), axis=0)
-    return np.take_along_axis(np.stack(candidates), chosen[None, None], axis=0)[0]
+    return np.asarray(np.take_along_axis(np.stack(candidates), chosen[None, None], axis=0)[0])
 
 
 def _fitted(noisy: Array, problem: Problem) -> Natural:
@@ -476,7 +539,7 @@ def _fitted(noisy: Array, problem: Problem) -> Natural:
     second *= n[:, None, None]
     precision = prior.precision + second[..., :q, :q]
     weighted = (prior.precision @ prior.mean[..., None])[..., 0]
-    theta = np.linalg.solve(precision, (weighted + second[..., :q, q])[..., None])[..., 0]
+    theta = _solved(precision, weighted + second[..., :q, q])
     left = second[..., q, q] + (prior.mean * weighted).sum(axis=-1) - (theta * (weighted + second[..., :q, q])).sum(-1)
     sigma2 = (prior.rate + 0.5 * np.maximum(left, 0.0)) / (prior.shape + 0.5 * n)
 
@@ -486,7 +549,11 @@ def _fitted(noisy: Array, problem: Problem) -> Natural:
     return Natural(last(theta), sigma2.reshape(-1), last(mean_x), last(cov_x))
 
 
-def _scored(target: Target, coordinates: Coordinates, problem: Problem, position: Array, noise: Array) -> Array:
+def _solved(matrix: Array, vector: Array) -> Array:
+    return np.asarray(np.linalg.solve(matrix, vector[..., None])[..., 0], dtype=np.float64)
+
+
+def _scored(target: Target, coordinates: Unconstrained, problem: Problem, position: Array, noise: Array) -> Array:
     """Return positions nearer to a mode, by damped Fisher scoring with the noise at its mean variance."""
     value, gradient = target.evaluate(coordinates, position, noise)
     damping = np.full(value.shape, 0.1)
@@ -495,7 +562,7 @@ def _scored(target: Target, coordinates: Coordinates, problem: Problem, position
         diagonal = np.diagonal(information, axis1=-2, axis2=-1)
         damped = information + (damping[:, None] * diagonal)[:, :, None] * np.eye(diagonal.shape[-1])
         damped = np.where(np.isfinite(damped), damped, np.eye(diagonal.shape[-1]))
-        move = np.linalg.solve(damped, np.nan_to_num(gradient.T)[..., None])[..., 0].T
+        move = _solved(damped, np.nan_to_num(gradient.T)).T
         move = np.clip(move, -2.0, 2.0)
         new_value, new_gradient = target.evaluate(coordinates, position + move, noise)
         better = new_value > value
@@ -507,7 +574,7 @@ def _scored(target: Target, coordinates: Coordinates, problem: Problem, position
     return np.where(value > value.max(axis=0) - _HOPELESS, position, best).reshape(len(position), -1)
 
 
-def _information(target: Target, coordinates: Coordinates, problem: Problem, position: Array, noise: Array) -> Array:
+def _information(target: Target, coordinates: Unconstrained, problem: Problem, position: Array, noise: Array) -> Array:
     """Return the information at positions: the prior's plus J'S^-1 J, J of the expected sums; (B, dim, dim)."""
     n = np.tile(problem.n, position.shape[1] // problem.releases)
 
@@ -528,7 +595,9 @@ def _information(target: Target, coordinates: Coordinates, problem: Problem, pos
     return information + coordinates.prior_curvature(position).T[:, :, None] * np.eye(position.shape[0])
 
 
-def _centred(coordinates: Coordinates, natural: Natural, information: Array, chains: int, releases: int) -> Coordinates:
+def _centred(
+    coordinates: Unconstrained, natural: Natural, information: Array, chains: int, releases: int
+) -> Unconstrained:
     """Return coordinates in which directions of theta and of mean_x are centred as far as the release tells them.
 
     In coordinates with nothing centred the prior's precision is 1, so that 1 - 1/precision is the share of the prior's

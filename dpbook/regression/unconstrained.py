@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpbook.regression.problem import Layout, Problem
 
-__all__ = ["Coordinates", "Natural", "product", "times"]
+__all__ = ["Natural", "Unconstrained", "product", "times"]
 
 Array = NDArray[np.float64]
 _SMALL = 6  # up to this many rows a batched product is a broadcast, beyond it a call of BLAS for each member
@@ -64,7 +64,7 @@ class _Forward(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinates:
+class Unconstrained:
     """A map from real vectors (dim, B) to the parameters of B = chains × releases members, with the prior's density.
 
     With ``Q Q' = precision^-1``, ``P P' = scale`` and star for fixed reference values,
@@ -103,7 +103,7 @@ class Coordinates:
     --------
     >>> import numpy as np
     >>> one = np.ones(1)
-    >>> coordinates = Coordinates(
+    >>> coordinates = Unconstrained(
     ...     Layout(1, True), np.zeros((2, 1)), np.eye(2)[..., None], 20 * one, 0.5 * one, np.zeros((1, 1)), one,
     ...     np.ones((1, 1, 1)), 50 * one, np.zeros((2, 1)), np.zeros((1, 1)), one, np.ones((1, 1, 1)),
     ... )
@@ -128,11 +128,11 @@ class Coordinates:
     root_star: Array
 
     @classmethod
-    def of(cls, problem: Problem, chains: int) -> Coordinates:
+    def of(cls, problem: Problem, chains: int) -> Unconstrained:
         """Return coordinates of ``chains`` chains for each release, chains slowest, with nothing centred."""
         prior, covariates, d = problem.prior, problem.covariates, problem.layout.d
         q = problem.layout.regressors
-        half = np.linalg.inv(np.linalg.cholesky(prior.precision))  # precision^-1 = half' half
+        half: Array = np.linalg.inv(np.linalg.cholesky(prior.precision))  # precision^-1 = half' half
 
         def tiled(array: Array) -> Array:
             return np.tile(np.moveaxis(np.asarray(array, dtype=np.float64), 0, -1), chains)
@@ -146,7 +146,7 @@ class Coordinates:
             tiled(prior.rate),
             tiled(covariates.mean),
             tiled(covariates.strength),
-            tiled(np.linalg.cholesky(covariates.scale)),
+            tiled(np.asarray(np.linalg.cholesky(covariates.scale), dtype=np.float64)),
             tiled(covariates.dof),
             np.zeros((q, batch)),
             np.zeros((d, batch)),
@@ -238,14 +238,20 @@ class Coordinates:
         value = value + (degrees * entries[rows == columns] - 0.5 * on * on).sum(axis=0)
         return value, w, h
 
-    def gradient(self, position: Array, forward: _Forward, by: Natural) -> tuple[Array, Array]:
-        """Return the log prior (B,), and the gradient (dim, B) of it plus a function with derivatives ``by``."""
+    def gradient(
+        self, position: Array, forward: _Forward, by: Natural, by_root: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Return the log prior (B,), and the gradient (dim, B) of it plus a function with derivatives ``by``.
+
+        A function of the root L of cov_x gives its derivatives by L's entries as ``by_root``.
+        """
         xi, v, zeta, _ = self._parts(position)
         q, d = self.layout.regressors, self.layout.d
         value, w, h = self._log_prior(position, forward)
         root, centring = forward.root, forward.centring
         back = times(np.swapaxes(_lower_inverse(root), 0, 1), w)  # of w = L^-1 M zeta
-        by_root = back[:, None] * (w[None] - (1 - self.centred_mean[:, None]) * zeta[None])
+        own = back[:, None] * (w[None] - (1 - self.centred_mean[:, None]) * zeta[None])
+        by_root = own if by_root is None else own + by_root
         on = np.arange(d)
         by_root[on, on] -= self.centred_mean * self.root_star[on, on] / (root[on, on] * centring[on, on])
         out = self._carried_back(position, forward, by, by_root)
@@ -373,9 +379,10 @@ def _cholesky(matrix: Array) -> Array:
     """Return lower roots of matrices (d, d, B)."""
     if matrix.shape[0] == 1:
         return np.sqrt(matrix)
-    return np.moveaxis(np.linalg.cholesky(np.moveaxis(matrix, -1, 0)), 0, -1)
+    return np.moveaxis(np.asarray(np.linalg.cholesky(np.moveaxis(matrix, -1, 0)), dtype=np.float64), 0, -1)
 
 
 def _solve(matrix: Array, vector: Array) -> Array:
     """Solve the systems of matrices (d, d, B) and right-hand sides (d, B)."""
-    return np.moveaxis(np.linalg.solve(np.moveaxis(matrix, -1, 0), vector.T[..., None])[..., 0], 0, -1)
+    solved: Array = np.asarray(np.linalg.solve(np.moveaxis(matrix, -1, 0), vector.T[..., None]), dtype=np.float64)
+    return np.moveaxis(solved[..., 0], 0, -1)

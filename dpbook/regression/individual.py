@@ -1,0 +1,238 @@
+"""Inference with a latent record for every person: the yardstick for methods that know only sums.
+
+Nothing is approximated: neither the law of the sums nor their noise. The price is a posterior of more than n (d + 1)
+dimensions, sampled by PyMC's No-U-Turn sampler (extra ``pymc``), so that cost grows with n. The density and its
+gradient are written in NumPy, since PyMC's own compiler would take longer than the sampling.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook.regression.collapsed import CollapsedTarget
+from dpbook.regression.hamiltonian import part_of, start_of
+from dpbook.regression.problem import Draws, Problem
+from dpbook.regression.unconstrained import Natural, Unconstrained
+
+__all__ = ["RecordsTarget", "sample"]
+
+Array = NDArray[np.float64]
+
+
+def sample(
+    problem: Problem,
+    *,
+    draws: int,
+    chains: int,
+    rng: np.random.Generator,
+    progress: bool = False,
+    warm_up: int = 500,
+) -> Draws:
+    """Draw theta and sigma2 together with all unseen records, by PyMC's No-U-Turn sampler.
+
+    Parameters
+    ----------
+    problem : Problem
+        Releases with their priors, in coordinates; they are sampled one after the other.
+    draws : int
+        How many draws each chain keeps.
+    chains : int
+        How many chains a release has.
+    rng : numpy.random.Generator
+        The source of randomness.
+    progress : bool, default False
+        Whether to show a progress bar.
+    warm_up : int, default 500
+        Iterations in which the sampler tunes itself.
+
+    Returns
+    -------
+    Draws
+        In coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.regression.individual import sample
+    >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
+    >>> one = np.ones(1)
+    >>> problem = Problem(
+    ...     Layout(1, True), np.array([[0.0, 10.0, 2.0, 1.0, 6.0]]), one, "laplace", 20 * one,
+    ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
+    ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
+    ... )
+    >>> sample(problem, draws=10, chains=2, rng=np.random.default_rng(1), warm_up=10).theta.shape  # doctest: +SKIP
+    (1, 2, 10, 2)
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+    theta = np.empty((problem.releases, chains, draws, problem.layout.regressors))
+    sigma2 = np.empty((problem.releases, chains, draws))
+    for i in range(problem.releases):
+        one = part_of(problem, slice(i, i + 1))
+        target = RecordsTarget(one)
+        first = target.start(chains, rng)
+        found = _no_u_turn(target.evaluate, first, draws, chains, warm_up, rng, progress)  # (chain, draw, dim)
+        natural = target.parameters(found.reshape(-1, found.shape[-1]))
+        theta[i] = natural.theta.T.reshape(chains, draws, -1)
+        sigma2[i] = natural.sigma2.reshape(chains, draws)
+    return Draws(theta, sigma2)
+
+
+class RecordsTarget:
+    """The joint density of the parameters and of all records, given one release.
+
+    A position is the parameters' coordinates (:class:`~dpbook.regression.unconstrained.Unconstrained`), then for every
+    record d standard normal numbers z and one number e: ``x = mean_x + L z`` and ``y = theta'w + sigma e``.
+
+    Parameters
+    ----------
+    problem : Problem
+        With one release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
+    >>> one = np.ones(1)
+    >>> problem = Problem(
+    ...     Layout(1, True), np.array([[0.0, 10.0, 2.0, 1.0, 6.0]]), one, "laplace", 20 * one,
+    ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
+    ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
+    ... )
+    >>> target = RecordsTarget(problem)
+    >>> target.dim  # five parameters and twenty records of two numbers
+    45
+    >>> value, gradient = target.evaluate(np.zeros(45))
+    >>> gradient.shape
+    (45,)
+
+    Explained in :doc:`/book/regression/gibbs-samplers`.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._map = Unconstrained.of(problem, 1)
+        self._n, layout = int(problem.n[0]), problem.layout
+        self._share = np.where(np.eye(layout.width, dtype=bool), 1.0, 0.5)
+
+    @property
+    def dim(self) -> int:
+        """Length of a position."""
+        return self._map.dim + self._n * (self._problem.layout.d + 1)
+
+    def start(self, chains: int, rng: np.random.Generator) -> Array:
+        """Return positions (chain, dim) where the parameters fit the release and the records are theirs."""
+        with np.errstate(all="ignore"):
+            centred, position, _ = start_of(CollapsedTarget(self._problem, chains), self._problem, chains, rng)
+            parameters = Unconstrained.of(self._problem, chains).position_of(centred.natural(position))
+        records = rng.standard_normal((chains, self.dim - self._map.dim))
+        return np.concatenate([parameters.T, records], axis=1)
+
+    def parameters(self, positions: Array) -> Natural:
+        """Return the parameters at positions (draw, dim), the draws last."""
+        repeated = Unconstrained.of(self._problem, len(positions))
+        return repeated.natural(positions[:, : self._map.dim].T)
+
+    def evaluate(self, position: Array) -> tuple[float, Array]:
+        """Return the log density at a position (dim,), and its gradient."""
+        with np.errstate(all="ignore"):  # the sampler refuses what overflows
+            return self._evaluate(position)
+
+    def _evaluate(self, position: Array) -> tuple[float, Array]:
+        problem, layout = self._problem, self._problem.layout
+        d, q, first = layout.d, layout.regressors, int(layout.intercept)
+        dim = self._map.dim
+        here = position[:dim, None]
+        forward = self._map._forward(here)
+        theta, root, sigma = forward.natural.theta[:, 0], forward.root[..., 0], float(forward.sigma[0])
+        noise = position[dim:].reshape(self._n, d + 1)
+        z, e = noise[:, :d], noise[:, d]
+        u = np.ones((self._n, layout.width))
+        u[:, first:q] = forward.natural.mean_x[:, 0] + z @ root.T
+        u[:, q] = u[:, :q] @ theta + sigma * e
+        gap = problem.noisy[0] - layout.vector(u.T @ u)
+        scale = problem.scale[0]
+        if problem.laplace:
+            fit, pull = -np.abs(gap).sum() / scale, np.sign(gap) / scale
+        else:
+            fit, pull = -0.5 * (gap @ gap) / scale**2, gap / scale**2
+        by_u = 2 * u @ (self._share * layout.matrix(pull, 0.0))
+        by_y = by_u[:, q]
+        by_x = by_u[:, first:q] + by_y[:, None] * theta[first:]
+        by = Natural(
+            (by_y @ u[:, :q])[:, None],
+            np.array([by_y @ e / (2 * sigma)]),
+            by_x.sum(axis=0)[:, None],
+            np.zeros((d, d, 1)),
+        )
+        log_prior, gradient = self._map.gradient(here, forward, by, (by_x.T @ z)[..., None])
+        by_noise = np.concatenate([by_x @ root, (sigma * by_y)[:, None]], axis=1) - noise
+        value = float(log_prior[0]) + fit - 0.5 * float((noise * noise).sum())
+        return value, np.concatenate([gradient[:, 0], by_noise.ravel()])
+
+
+def _no_u_turn(
+    density: Callable[[Array], tuple[float, Array]],
+    first: Array,
+    draws: int,
+    chains: int,
+    warm_up: int,
+    rng: np.random.Generator,
+    progress: bool,
+) -> Array:
+    """Hand a NumPy density to PyMC's sampler; return draws (chain, draw, dim)."""
+    try:
+        pymc: Any = importlib.import_module("pymc")
+        pytensor: Any = importlib.import_module("pytensor")
+    except ImportError as error:
+        raise ImportError('method "individual" needs PyMC: pip install "dpbook[pymc]"') from error
+    graph: Any = importlib.import_module("pytensor.graph")
+
+    class Density(graph.Op):  # type: ignore[misc]
+        def make_node(self, position: Any) -> Any:
+            position = pytensor.tensor.as_tensor_variable(position)
+            return graph.Apply(self, [position], [pytensor.tensor.dscalar(), pytensor.tensor.dvector()])
+
+        def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+            value, gradient = density(inputs[0])
+            outputs[0][0], outputs[1][0] = np.asarray(value), gradient
+
+        def L_op(self, inputs: Any, outputs: Any, output_gradients: Any) -> Any:
+            return [output_gradients[0] * outputs[1]]
+
+    with _quiet("pymc"), pytensor.config.change_flags(mode="FAST_COMPILE"), pymc.Model():
+        position = pymc.Flat("position", shape=first.shape[1])
+        pymc.Potential("density", Density()(position)[0])
+        trace = pymc.sample(
+            draws=draws,
+            tune=warm_up,
+            chains=chains,
+            cores=1,
+            init="adapt_diag",
+            initvals=[{"position": one} for one in first],
+            random_seed=[int(seed) for seed in rng.integers(2**31, size=chains)],
+            progressbar=progress,
+            compute_convergence_checks=False,
+            target_accept=0.9,
+        )
+    return np.asarray(trace.posterior["position"].values, dtype=np.float64)
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Keep a library from reporting its progress through logging."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
