@@ -91,8 +91,9 @@ def log_beta_delta(a: ArrayLike, b: ArrayLike, epsilon: ArrayLike) -> Array:
     # Near a = 0 the fraction is slow, but the other way loses the digits of e^ε.
     grown = special.expm1(np.minimum(epsilon, 700.0))
     fast = (a * grown >= 1.0) | ((grown > 50) & (a * grown >= 0.05))
-    by_x, by_tau = ~fast & (x <= 0.5), ~fast & (x > 0.5)
-    result = np.empty_like(a)
+    slow = ~fast & (epsilon > 0)
+    by_x, by_tau = slow & (x <= 0.5), slow & (x > 0.5)
+    result = log_t.copy()  # at epsilon = 0 that is all
     if fast.any():
         i = np.flatnonzero(fast)
         # (e^ε - 1) x a = (1 - e^(-ε)) τ b, which does not overflow.
@@ -107,7 +108,7 @@ def log_beta_delta(a: ArrayLike, b: ArrayLike, epsilon: ArrayLike) -> Array:
         t = np.exp(log_t[i])
         inside = t * x[i] * _head_series(a[i], b[i], tau[i])  # I_τ(a, b + 1)
         result[i] = np.log(np.maximum(t - grown[i] * (1 - inside), np.finfo(float).tiny))
-    return np.where(epsilon == 0, log_t, result).reshape(shape)
+    return result.reshape(shape)
 
 
 def _log_peak(a: Array, b: Array, epsilon: Array, gain: Array, under: Array) -> Array:

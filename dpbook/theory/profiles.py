@@ -236,7 +236,9 @@ def _search_coins(setting: Setting, epsilon: Array, *, ends_only: bool = False) 
             inner = _search_coins(setting, epsilon[seen])
             best[seen], where[seen], excess[seen] = inner
         return _Search(best, where, excess)
-    blocks, evaluations = [(1, last - 1)], 0
+    # Two halves to begin with: the corner of all pairs together would be weak, and its law the widest of all.
+    blocks, evaluations = [(1, (last - 1) // 2), ((last - 1) // 2 + 1, last - 1)], 0
+    blocks = [(low, high) for low, high in blocks if low <= high]
     while blocks:
         corners = [(_coin_sides(setting, low)[0], _coin_sides(setting, high)[1]) for low, high in blocks]
         above = _both_orders(setting, corners, epsilon, grid=_COARSE)

@@ -19,12 +19,15 @@ def odds_pair(ones, zeros, shift):
 
 
 def normal_reference(lower, upper, scale, low, high, epsilon):
-    with mpmath.workdps(100):  # the reference subtracts probabilities near 1
+    with mpmath.workdps(100):
         values = [mpmath.mpf(v) for v in (lower, upper, scale, low, high, epsilon)]
         lower, upper, scale, low, high, epsilon = values
 
         def between(mean, a, b):
-            return mpmath.ncdf((b - mean) / scale) - mpmath.ncdf((a - mean) / scale)
+            # from the tail on the side of the mean, so that nothing near 1 is subtracted
+            sign = 1 if a + b > 2 * mean else -1
+            near, far = (sign * (v - mean) / (scale * mpmath.sqrt(2)) for v in (a, b))
+            return sign * (mpmath.erfc(near) - mpmath.erfc(far)) / 2
 
         z1, z0 = between(upper, low, high), between(lower, low, high)
         # log ratio = slope (x - middle) - log(z1/z0) = epsilon
