@@ -674,7 +674,7 @@ def _point(noisy: Array, m: int, method: str) -> Array:
 
 
 def _probability_release(name: str, noisy: Array, method: str, m: int, epsilon: float, scale: float) -> Release:
-    settings = {"method": method, "partitions": m, "cutoff": [0.0] * len(noisy), "rescale": "corrected"}
+    settings = {"method": method, "partitions": m, "cutoff": [0.0] * len(noisy), "rescale": "corrected", "nuisance": 1}
     return Release(
         values={name: noisy},
         model="posterior probability",

@@ -160,7 +160,8 @@ class CombinedProbability:
         settings = self.release.settings
         name, noisy = next(iter(self.release.values.items()))
         partitions, method = int(settings["partitions"]), str(settings["method"])
-        centre, sd = _law_of_the_aggregate(method, partitions, self.release.n // partitions, settings.get("p_min"))
+        size, nuisance = self.release.n // partitions, int(settings["nuisance"])
+        centre, sd = _law_of_the_aggregate(method, partitions, size, nuisance, settings.get("p_min"))
         sign = -1.0 if method == "fisher" else 1.0  # the sum falls where the mean rises
         y = sign * np.asarray(noisy, dtype=np.float64)[..., None]
         cdf = normal_laplace_cdf(y, sign * centre, sd**2, self.release.scale[name])
@@ -252,13 +253,15 @@ class CombinedQuantile:
         """Return the sd of the averaged quantiles about the full-data quantile, from the width of the bounds.
 
         With S the spread of the partitions' estimates, the plain average misses the full-data estimate, which weighs
-        partitions by their information, by about S √(2/m) / √M for m records in each; clipping adds a little.
+        partitions by their information and estimates nuisance parameters once, by about S √((2 + nuisance)/m) / √M for
+        m records in each; clipping adds a little.
         """
         partitions = int(self.release.settings["partitions"])
         size = max(1, self.release.n // partitions)
         low, high = self.bounds
         spread = (high - low) / (5.0 if self.release.settings["bounds"] == "centred" else 4.0)
-        return spread * math.sqrt((3 / size + CLIPPING_SD**2) / partitions)
+        lost = (2 + int(self.release.settings["nuisance"])) / size
+        return spread * math.sqrt((lost + CLIPPING_SD**2) / partitions)
 
 
 def rescale_probability(mean: ArrayLike, partitions: int, *, rescale: str = "corrected") -> Any:
@@ -366,12 +369,20 @@ def aggregate_mean(z: ArrayLike, partitions: int, *, method: str = "normality", 
 
 
 def aggregate_sd(
-    z: ArrayLike, partitions: int, *, method: str = "normality", p_min: float = 0.001, size: int | None = None
+    z: ArrayLike,
+    partitions: int,
+    *,
+    method: str = "normality",
+    p_min: float = 0.001,
+    size: int | None = None,
+    nuisance: int = 1,
 ) -> FloatArray:
     """Return the sd of the aggregate given the full-data z-score: what averaging itself loses, before any noise.
 
     With f the function that is averaged, it is √((Var f - Cov(f, e)²) / M) for a mean: knowing the full-data estimate
-    takes away what is linear in e. Partitions of a finite size add a little, because their posterior variances differ.
+    takes away what is linear in e. Partitions of a finite size m add a little: their posterior variances differ, by a
+    relative variance of about 2/m each for covariates and errors, and each spends records on nuisance parameters that
+    the whole estimates once, which loses a share of 1/m of the information for each.
 
     Parameters
     ----------
@@ -383,6 +394,8 @@ def aggregate_sd(
         As in :func:`aggregate_mean`.
     size : int, optional
         Records a partition; by default partitions so large that their variances are equal.
+    nuisance : int, default 1
+        Other coefficients that each partition estimates, the intercept among them.
 
     Returns
     -------
@@ -399,27 +412,35 @@ def aggregate_sd(
     """
     m = integer("partitions", partitions, least=2)
     d = np.asarray(z, dtype=np.float64) / math.sqrt(m)
-    spread = 0.0 if size is None else 2 / integer("size", size, least=1)
+    one = 0.0 if size is None else 1 / integer("size", size, least=1)
+    lost = (0.5 + integer("nuisance", nuisance, least=0)) * one
     if one_of("method", method, ("normality", "fisher")) == "normality":
         mean = special.ndtr(d / math.sqrt(2))
         square = mean - 2 * special.owens_t(d / math.sqrt(2), 1 / math.sqrt(3))  # E Φ(d + e)², e standard normal
         slope = np.exp(-(d**2) / 4) / math.sqrt(4 * math.pi)
         tilt = np.exp(-(d**2) / 3) / (2 * math.pi * 3**1.5)  # about E[(φ(d + e) e)²]
-        variance = square - mean**2 - slope**2 + spread * (slope**2 + tilt) / 4
+        variance = square - mean**2 - slope**2 * (1 - lost) + tilt * one / 2
         return np.asarray(np.sqrt(np.maximum(variance, 0.0) / m))
     first, second, slope = _fisher_moments(d, fraction("p_min", p_min), 1.0)
-    variance = second - first**2 - slope**2 * (1 - spread / 2)
+    variance = second - first**2 - slope**2 * (1 - lost)
     return np.asarray(np.sqrt(np.maximum(variance, 0.0) * m))
 
 
-def residual_sd(partitions: int, *, method: str = "normality", p_min: float = 0.001, size: int | None = None) -> float:
+def residual_sd(
+    partitions: int,
+    *,
+    method: str = "normality",
+    p_min: float = 0.001,
+    size: int | None = None,
+    nuisance: int = 1,
+) -> float:
     """Return the sd, at z = 0, of the z-score that a noiseless aggregate gives, about the full-data z-score.
 
     Parameters
     ----------
     partitions : int
         M.
-    method, p_min, size
+    method, p_min, size, nuisance
         As in :func:`aggregate_sd`.
 
     Returns
@@ -437,7 +458,7 @@ def residual_sd(partitions: int, *, method: str = "normality", p_min: float = 0.
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
     m = integer("partitions", partitions, least=2)
-    sd = float(aggregate_sd(0.0, m, method=method, p_min=p_min, size=size))
+    sd = float(aggregate_sd(0.0, m, method=method, p_min=p_min, size=size, nuisance=nuisance))
     if method == "fisher":  # -2 log p sums are read on the scale of a chi-squared with 2M degrees, of sd 2√M
         return sd / (2 * math.sqrt(m))
     return sd * math.sqrt((2 * m - 1) * 2 * math.pi)
@@ -468,12 +489,12 @@ def fisher_slope() -> float:
 
 @lru_cache(maxsize=32)
 def _law_of_the_aggregate(
-    method: str, partitions: int, size: int, p_min: float | None
+    method: str, partitions: int, size: int, nuisance: int, p_min: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mean and sd of the noiseless aggregate at each point of the grid of z-scores."""
     options: dict[str, Any] = {"method": method} if p_min is None else {"method": method, "p_min": p_min}
     mean = aggregate_mean(Z_GRID, partitions, **options)
-    return mean, aggregate_sd(Z_GRID, partitions, size=max(1, size), **options)
+    return mean, aggregate_sd(Z_GRID, partitions, size=max(1, size), nuisance=nuisance, **options)
 
 
 def _fisher_moments(d: FloatArray, p_min: float, sd: float) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -147,6 +147,7 @@ def release_probability(
     noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
     name, divisor = ("mean", split.partitions) if method == "normality" else ("sum", 1)
     settings: dict[str, Any] = {"method": method, "partitions": split.partitions, "cutoff": cutoffs.tolist()}
+    settings["nuisance"] = split.nuisance
     settings |= {"rescale": rescale} if method == "normality" else {"rescale": "corrected", "p_min": p_min}
     return Release(
         values={name: (noisy / divisor).reshape(cutoffs.shape)},
@@ -273,6 +274,7 @@ def release_quantile(
             "bounds": search.kind,
             "epsilon_bounds": spent,
             "failure": search.failure(count, spent, high - low),
+            "nuisance": parts.nuisance,
         },
         float_safe=rng is None,
     )
@@ -445,7 +447,14 @@ class ProbabilityPreview:
 
 
 def preview_probability(
-    *, n: int, partitions: int, epsilon: float, method: str = "normality", cutoffs: int = 1, p_min: float = 0.001
+    *,
+    n: int,
+    partitions: int,
+    epsilon: float,
+    method: str = "normality",
+    cutoffs: int = 1,
+    p_min: float = 0.001,
+    nuisance: int = 1,
 ) -> ProbabilityPreview:
     """Say, before anything is spent, how far a released probability would be from the full-data one.
 
@@ -459,6 +468,8 @@ def preview_probability(
         As in :func:`release_probability`.
     cutoffs : int, default 1
         How many cutoffs share epsilon.
+    nuisance : int, default 1
+        Other coefficients that each partition estimates, the intercept among them.
 
     Returns
     -------
@@ -470,14 +481,14 @@ def preview_probability(
     >>> from dpbook import partition
     >>> look = partition.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
     >>> print(f"{look.noise_sd:.2f} {look.residual_sd:.2f} {look.rmse:.2f} {look.average_rmse:.2f}")
-    0.63 0.23 0.21 0.18
+    0.63 0.25 0.21 0.18
 
     Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
     """
     one_of("method", method, METHODS)
     m = checked_partitions(partitions, integer("n", n, least=1), 1)
     epsilon, count = positive("epsilon", epsilon), integer("cutoffs", cutoffs, least=1)
-    sd = float(aggregate_sd(0.0, m, method=method, p_min=p_min, size=n // m))
+    sd = float(aggregate_sd(0.0, m, method=method, p_min=p_min, size=n // m, nuisance=nuisance))
     if method == "normality":
         scale, stretch = count / (m * epsilon), math.sqrt((2 * m - 1) * 2 * math.pi)
     else:
@@ -658,6 +669,13 @@ class _Split:
             parts = frames
         checked_partitions(count, size, least)
         return cls(posterior, count, size, parts, labels)
+
+    @property
+    def nuisance(self) -> int:
+        """How many other parameters a partition estimates; for a posterior that does not say, one."""
+        if isinstance(self.posterior, _Regression):
+            return len(self.posterior.names) - 1
+        return integer("nuisance", getattr(self.posterior, "nuisance", 1), least=0)
 
     def _ask(self, question: str, points: FloatArray, **options: float) -> FloatArray:
         if isinstance(self.parts, Moments):

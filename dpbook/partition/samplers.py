@@ -114,6 +114,8 @@ class FromSampler:
         Which of the named draws is meant.
     least_records : int, default 1
         Fewer records than this in a partition, by n and M alone, raise before any budget is spent.
+    nuisance : int, default 1
+        How many other parameters each partition estimates; :func:`combine` widens its intervals a little for each.
     n_jobs : int, optional
         As in joblib; by default what a surrounding ``joblib.parallel_config`` says, else all cores. Under
         ``joblib.parallel_config(backend="dask")`` the partitions are fitted on the cluster.
@@ -144,6 +146,7 @@ class FromSampler:
     fit: Callable[..., Any]
     parameter: str | None = None
     least_records: int = 1
+    nuisance: int = 1
     n_jobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -152,6 +155,7 @@ class FromSampler:
         if self.parameter is not None and not isinstance(self.parameter, str):
             raise TypeError(f"parameter must be a name or None, got {self.parameter!r}")
         integer("least_records", self.least_records, least=1)
+        integer("nuisance", self.nuisance, least=0)
         if self.n_jobs is not None and integer("n_jobs", self.n_jobs) == 0:
             raise ValueError("n_jobs must not be 0")
 

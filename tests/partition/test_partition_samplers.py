@@ -124,6 +124,7 @@ def test_columns_of_any_type_reach_the_fit():
         ({"fit": 3}, "fit must be a function"),
         ({"fit": len, "parameter": 3}, "parameter must be a name"),
         ({"fit": len, "least_records": 0}, "least_records must be at least 1"),
+        ({"fit": len, "nuisance": -1}, "nuisance must be at least 0"),
         ({"fit": len, "n_jobs": 0}, "n_jobs must not be 0"),
         ({"fit": len, "n_jobs": 1.5}, "n_jobs must be a whole number"),
     ],
