@@ -129,7 +129,7 @@ def release_probability(
     one_of("method", method, METHODS)
     one_of("rescale", rescale, RESCALES)
     cutoffs = _points("cutoff", cutoff)
-    epsilon, p_min = positive("epsilon", epsilon), fraction("p_min", p_min)
+    epsilon, p_min = _epsilon(epsilon), fraction("p_min", p_min)
     rng = seeded_generator(rng)
     split = _Split.read(data, posterior, "probability", partitions, n, rng)
     charge(budget, epsilon, 0.0, label=f"posterior probability ({method})")
@@ -239,7 +239,7 @@ def release_quantile(
     if not ((points > 0) & (points < 1)).all():
         raise ValueError(f"probability must lie strictly between 0 and 1, got {probability!r}")
     search = _Search.check(bounds, public_range, theta, start, doublings, resolution)
-    epsilon = positive("epsilon", epsilon)
+    epsilon = _epsilon(epsilon)
     count = integer("partitions", partitions, least=2)
     spent = search.spends(epsilon, count, split)
     rng = seeded_generator(rng)
@@ -618,6 +618,14 @@ def preview_quantile(
 # The parts of a release
 
 
+def _epsilon(value: float) -> float:
+    """Return epsilon; raise unless noise can be drawn for it, on a grid of 2⁻³² and in floats."""
+    epsilon = positive("epsilon", value)
+    if not 1e-8 <= epsilon <= 1e15:
+        raise ValueError(f"epsilon must lie between 1e-8 and 1e15, got {epsilon}")
+    return epsilon
+
+
 def _points(name: str, value: ArrayLike) -> FloatArray:
     """Return a number as a 0-d array, or a list of them as a 1-d array."""
     points = finite_array(name, value)
@@ -740,7 +748,10 @@ class _Search:
                 raise ValueError("split is not used where bounds are given: all of epsilon goes to the mean")
             return 0.0
         if split is not None:
-            return epsilon * fraction("split", split)
+            spent = epsilon * fraction("split", split)
+            if min(spent, epsilon - spent) < 1e-9:
+                raise ValueError(f"split must leave at least 1e-9 of epsilon = {epsilon} on both sides, got {split}")
+            return spent
         return epsilon / 2 if self.kind == "sparse-vector" else min(epsilon / 2, 200 / partitions)
 
     def find(self, values: FloatArray, epsilon: float, rng: np.random.Generator | None) -> tuple[float, float]:
