@@ -277,7 +277,7 @@ def interactive_profile(
     Returns
     -------
     str
-        HTML to show with :class:`IPython.display.HTML`.
+        HTML to show with ``IPython.display.HTML``.
 
     Examples
     --------

@@ -227,8 +227,10 @@ def _search_coins(setting: Setting, epsilon: Array, *, ends_only: bool = False) 
     for ones, found in zip((0, last), _both_orders(setting, sides, epsilon), strict=False):
         _update(best, where, found, ones)
     excess = np.zeros(epsilon.shape)
-    # With a single record delta is linear in the two probabilities, so an end is worst.
-    if ends_only or last < 2 or (setting.kind != "sample" and setting.m == 1):
+    # A draw is worst at an end: the chapter proves it. With a single record delta is linear in the two probabilities,
+    # so an end is worst again.
+    proved = setting.temperature == 1 if setting.kind == "sample" else setting.m == 1
+    if ends_only or last < 2 or proved:
         return _Search(best, where, excess)
     seen = best > _FLOOR
     if not seen.all():  # what is no float anyway is not searched
@@ -664,9 +666,10 @@ def worst_pair(
 ) -> WorstPair:
     """Return the neighbouring data sets at which a release is least private.
 
-    For replace-one neighbours, n public. Coins: as a rule all records equal but one, against all equal; pairs between
-    are ruled out by a bound, and they do win for some counts under a prior that outweighs the data. Bells: a record at
-    one bound against the other; where the rest lies matters only when the output is restricted.
+    For replace-one neighbours, n public. Coins: for a posterior draw all records equal, against all equal but one.
+    For synthetic records the same as a rule, but not always: pairs between win for some counts under a prior that
+    outweighs the data, and are otherwise ruled out by a bound. Bells: a record at one bound against the other; where
+    the rest lies matters only when the output is restricted.
 
     Parameters
     ----------
