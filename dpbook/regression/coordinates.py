@@ -111,7 +111,7 @@ class Coordinates:
 
     @property
     def unit(self) -> Array:
-        """What each centred column is divided by: half the width, or without an intercept the farther bound."""
+        """What each centred column is divided by (half the width, or without an intercept the farther bound)."""
         if self.intercept:
             return np.asarray((self.upper - self.lower) / 2)
         return np.maximum(np.abs(self.lower), np.abs(self.upper))

@@ -27,7 +27,7 @@ from dpbook.regression.moments import (
     product_cov,
     record_moments,
 )
-from dpbook.regression.priors import draw_normal_inverse_wishart
+from dpbook.regression.priors import cholesky, draw_normal_inverse_wishart
 from dpbook.regression.problem import CovariatePrior, Draws, Layout, ParameterPrior, Problem
 from dpbook.sampling import run
 
@@ -37,6 +37,7 @@ Array = NDArray[np.float64]
 
 KINDS = ("gibbs-noisy", "gibbs-prior", "gibbs-update")
 _TRIES = 20  # draws of sums that no data could have are drawn again this often, then projected
+_SWEEPS = 4000  # after the burn-in, unless the caller says otherwise
 _JITTER = 1e-12  # of each variance: keeps a nearly singular covariance within reach of Cholesky
 
 
@@ -110,7 +111,7 @@ def sample(
     chains: int,
     rng: np.random.Generator,
     burn_in: int = 1000,
-    thin: int = 20,
+    thin: int | None = None,
     account_for_moments: bool = False,
     variant: Variant | None = None,
     progress: bool = False,
@@ -128,11 +129,12 @@ def sample(
     rng : numpy.random.Generator
         The source of randomness.
     burn_in, thin : int
-        Sweeps before the first that counts, and from one kept draw to the next.
+        Sweeps before the first that counts, and from one kept draw to the next; by default a thousand, and as many as
+        make four thousand sweeps in all.
     account_for_moments : bool, default False
         Only for "gibbs-noisy". False takes the noisy moments for the truth, as the source does. True treats the
-        regressors' sums as unknown under a flat prior, with the noise as their only evidence; the third and fourth
-        moments then drop out, because given the regressors' sums those of the response do not depend on them.
+        regressors' sums as unknown, under a prior as wide as the bounds, with the noise as their only evidence; the
+        third and fourth moments then drop out: given the regressors' sums, those of the response do not need them.
     variant : Variant, optional
         Printed formulas, for experiments; by default the corrected ones.
     progress : bool, default False
@@ -164,7 +166,7 @@ def sample(
         _start(plan, chains, rng),
         draws=draws,
         burn_in=burn_in,
-        thin=thin,
+        thin=max(1, _SWEEPS // draws) if thin is None else thin,
         keep=["theta", "sigma2"],
         rng=rng,
         progress=progress,
@@ -212,7 +214,7 @@ def draw_parameters(
     q = matrix.shape[-1] - 1
     gram, cross, square = matrix[..., :q, :q], matrix[..., :q, q], matrix[..., q, q]
     precision = gram + prior.precision
-    root = np.linalg.cholesky(precision)
+    root = cholesky(precision)
     upper = np.swapaxes(root, -1, -2)
     target = cross + _times(prior.precision, prior.mean)
     centre = np.linalg.solve(upper, np.linalg.solve(root, target[..., None]))[..., 0]
@@ -352,6 +354,8 @@ def _plan(problem: Problem, kind: str, account: bool, variant: Variant) -> _Plan
         return _Plan(problem, latent, observed, kind, False, variant, np.empty(0), np.empty(0))
     if kind == "gibbs-prior":
         second, xi = prior_moments(problem.covariates, layout)
+    elif account:
+        second, xi = _wide_moments(problem)
     else:
         second, xi = _noisy_moments(problem)
     return _Plan(problem, layout, everything, kind, account and kind == "gibbs-noisy", variant, second, xi)
@@ -369,6 +373,14 @@ def _noisy_moments(problem: Problem) -> tuple[Array, Array]:
     # Products of numbers in [-1, 1] have a variance of at most 1 each, so no eigenvalue exceeds their number.
     values = np.clip(values, 1e-6, values.shape[-1])
     return second, (vectors * values[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def _wide_moments(problem: Problem) -> tuple[Array, Array]:
+    """Return the moments of a prior of the regressors' sums as wide as records in [-1, 1] allow: sd n, mean n/3."""
+    layout = problem.layout
+    second = np.diag(np.where(np.arange(layout.regressors) < int(layout.intercept), 1.0, 1 / 3))
+    unit = np.eye(int(layout.of_regressors.sum()))
+    return np.broadcast_to(second, (problem.releases, *second.shape)), problem.n[:, None, None] * unit
 
 
 def _start(plan: _Plan, chains: int, rng: np.random.Generator) -> State:
@@ -419,13 +431,11 @@ def _law_of_sums(state: State, plan: _Plan) -> tuple[Array, Array]:
         second = second[..., :-1, :-1]
     else:
         second, xi = plan.second, plan.xi
-        if plan.account:
+        mean, cov = from_fourth_moments(theta, sigma2, second, xi, layout)
+        if plan.account:  # the law above is the regressors' wide prior; the error's share follows their drawn sums
             q = layout.regressors
             second = layout.matrix(state.sums / plan.n[:, None], 1.0)[..., :q, :q]
-            # A prior three times as wide as the sums can be, or as their noise: flat.
-            width = 3 * np.maximum(plan.n, 2 * plan.problem.scale)
-            xi = (width**2 / plan.n)[:, None, None] * np.eye(xi.shape[-1])
-        mean, cov = from_fourth_moments(theta, sigma2, second, xi, layout)
+            _, cov = from_fourth_moments(theta, sigma2, second, xi, layout)
     if plan.variant.covariance == "printed":
         cov = _as_printed(cov, sigma2, second, layout)
     return mean, cov

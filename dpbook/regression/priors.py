@@ -187,12 +187,23 @@ def draw_normal_inverse_wishart(
     if d > 1:
         below = np.tril_indices(d, -1)
         bartlett[..., below[0], below[1]] = rng.standard_normal((*batch, len(below[0])))
-    root = np.linalg.cholesky(scale)
+    root = cholesky(scale)
     # R' = A^-1 L'
     right = np.linalg.solve(bartlett, np.swapaxes(root, -1, -2)) if d > 1 else root / bartlett
     cov = np.swapaxes(right, -1, -2) @ right
     z = rng.standard_normal((*batch, 1, d)) / np.sqrt(np.broadcast_to(strength, batch))[..., None, None]
     return mean + (z @ right)[..., 0, :], np.asarray(cov, dtype=np.float64)
+
+
+def cholesky(matrix: Array) -> Array:
+    """Return the Cholesky factors of a batch of matrices that are positive definite but for rounding."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        # Sums of a billion records round at 1e-7, which may exceed a weak prior's precision.
+        trace = np.trace(matrix, axis1=-2, axis2=-1)[..., None, None]
+        lifted = matrix + (1e-10 * trace + 1e-250) * np.eye(matrix.shape[-1])
+        return np.asarray(np.linalg.cholesky(lifted), dtype=np.float64)
 
 
 def _vector(name: str, value: ArrayLike) -> Array | float:

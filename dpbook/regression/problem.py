@@ -149,7 +149,7 @@ class Layout:
 
     @cached_property
     def fourth(self) -> Indices:
-        """Where to read ``w_i w_j w_k w_l``, shape (q, q, q, q): an index into (n, sums, higher sums) concatenated."""
+        """Where to read ``w_i w_j w_k w_l``, an index into (n, sums, higher sums) concatenated; shape (q, q, q, q)."""
         shift = int(self.intercept)
         place = {factors: 1 + self.size + at for at, factors in enumerate(self.higher)}
         index = np.empty((self.regressors,) * 4, dtype=np.int64)
