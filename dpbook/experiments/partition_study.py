@@ -747,9 +747,9 @@ def earnings(
     Returns
     -------
     pandas.DataFrame
-        Per quantity (the probability of a return above 8 %, and above the full-data posterior median, and the 5 % and
-        95 % quantiles, released together in the public range (-0.5, 0.5)), M and epsilon (infinity without
-        noise): the non-private answer, mean, sd and quantiles of the released one, and the coverage of its interval.
+        Per quantity (the probability of a return above 8 %, and above the full-data posterior median; the 5 % and
+        95 % quantiles, released together in the public range (-0.5, 0.5)), M and epsilon: the non-private answer,
+        mean, sd, RMSE and quantiles of the released one, and the coverage of its 95 % interval.
 
     Examples
     --------
