@@ -4,18 +4,33 @@
 Chapter 4 explains the methods, from the naive posterior to a sampler that mixes.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from dpbook.regression.inference import infer, infer_nonprivate
 from dpbook.regression.posterior import RegressionPosterior
 from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.releases import Preview, preview, release
 
+if TYPE_CHECKING:
+    from dpbook.regression.estimator import PrivateBayesianRegression
+
 __all__ = [
     "NormalInverseGamma",
     "NormalInverseWishart",
     "Preview",
+    "PrivateBayesianRegression",
     "RegressionPosterior",
     "infer",
     "infer_nonprivate",
     "preview",
     "release",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the estimator when it is asked for: scikit-learn takes a second to load, and is an extra."""
+    if name == "PrivateBayesianRegression":
+        from dpbook.regression.estimator import PrivateBayesianRegression
+
+        return PrivateBayesianRegression
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
