@@ -32,7 +32,7 @@ from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.partition import bounds as searches
 from dpbook.partition.combining import CENTRED_WIDTH, RESCALES, aggregate_sd
 from dpbook.partition.regression import _Regression
-from dpbook.partition.samplers import ask_all
+from dpbook.partition.samplers import ask_all, takes
 from dpbook.partition.splitting import Moments, checked_partitions, count_records, partition_frames
 from dpbook.records import exact_sum, grid_unit
 from dpbook.release import Release
@@ -659,6 +659,8 @@ class _Split:
     ) -> _Split:
         if isinstance(posterior, type) or not callable(getattr(posterior, question, None)):
             raise TypeError(f"posterior must be an object with a method {question!r}, got {posterior!r}")
+        if question == "quantile" and not takes(posterior.quantile, "power"):
+            raise TypeError("posterior must have a method quantile(partition, p, power): it does not take power")
         least = integer("least_records", getattr(posterior, "least_records", 1), least=1)
         public = n if n is None else integer("n", n, least=1)
         known = count_records(data)

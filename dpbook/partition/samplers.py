@@ -227,7 +227,7 @@ class FromSampler:
             Of the shape of ``p``.
         """
         draws = self._draws(partition, power=power, prior_power=1.0, rng=rng)
-        if "power" not in _keywords(self.fit):
+        if not takes(self.fit, "power"):
             draws = draws.mean() + (draws - draws.mean()) / np.sqrt(power)
         return np.quantile(draws, np.asarray(p))[()]
 
@@ -236,7 +236,7 @@ class FromSampler:
     ) -> FloatArray:
         generator = np.random.default_rng() if rng is None else rng
         given = {"power": power, "prior_power": prior_power, "rng": generator}
-        drawn = self.fit(frame, **{name: value for name, value in given.items() if name in _keywords(self.fit)})
+        drawn = self.fit(frame, **{name: value for name, value in given.items() if takes(self.fit, name)})
         if self.parameter is not None:
             drawn = drawn[self.parameter]
         elif isinstance(drawn, (Mapping, pd.DataFrame)):
@@ -247,14 +247,15 @@ class FromSampler:
         return draws
 
 
-def _keywords(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of the arguments that a function can be given by keyword."""
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Say whether a function can be given an argument by this name, its own or among ``**`` arguments."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # some compiled callables do not tell
-        return frozenset()
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return frozenset(each.name for each in parameters if each.kind in kinds)
+        return False
+    if name in parameters:
+        return parameters[name].kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
 
 
 def ask_all(
@@ -270,14 +271,14 @@ def ask_all(
 
     Each partition has a generator of its own, so that no answer depends on another partition's records.
     """
-    wanted = _keywords(question)
-    given = {name: value for name, value in options.items() if name in wanted}
+    given = {name: value for name, value in options.items() if takes(question, name)}
+    seeded = takes(question, "rng")
     seeds = rng.integers(2**63, size=len(frames))
     if n_jobs is None:
         n_jobs = -1 if get_active_backend()[1] is None else None
     run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
     tasks = (
-        joblib.delayed(_answer)(question, frame, points, given, int(seed) if "rng" in wanted else None)
+        joblib.delayed(_answer)(question, frame, points, given, int(seed) if seeded else None)
         for frame, seed in zip(frames, seeds, strict=True)
     )
     rows = list(tqdm(run(tasks), total=len(frames), desc="partitions", delay=2, disable=None))

@@ -86,9 +86,9 @@ def test_private_quantiles_of_a_study_have_the_law_of_a_release(kind):
     if kind == "centred":
         options["public_range"] = (-10.0, 10.0)
     released = [float(combine(release_quantile(data, 0.5, rng=rng, **options)).quantile) for _ in range(150)]
-    moments = model._moments(data, 50, None, rng)
-    q = model._batch_quantile(moments, np.array([0.5]), power=50.0, prior_power=1.0)
-    simulated = study._noisy_quantiles(np.repeat(q[None], 150, axis=0), 4.0, kind, rng)[:, 0]
+    splits = [model._moments(data, 50, None, rng) for _ in range(150)]
+    q = [model._batch_quantile(split, np.array([0.5]), power=50.0, prior_power=1.0) for split in splits]
+    simulated = study._noisy_quantiles(np.stack(q), 4.0, kind, rng)[:, 0]
     spread = np.subtract(*np.quantile(released, [0.75, 0.25]))
     assert np.median(simulated) == pytest.approx(np.median(released), abs=5 * 1.3 * spread / math.sqrt(75))
     assert np.subtract(*np.quantile(simulated, [0.75, 0.25])) == pytest.approx(spread, rel=0.6)
@@ -187,8 +187,8 @@ def test_unequal_partitions_bend_both_methods():
     table = load("unequal")
     for method in ("normality", "fisher"):
         rows = table[table["method"] == method].sort_values("spread")
-        assert rows["slope"].is_monotonic_decreasing or rows["slope"].iloc[-1] < rows["slope"].iloc[0] - 0.1
-        assert rows["residual_sd"].iloc[-1] > 2 * rows["residual_sd"].iloc[0]
+        assert rows["slope"].iloc[-1] < rows["slope"].iloc[0] - 0.2
+        assert rows["residual_sd"].iloc[-1] > 1.5 * rows["residual_sd"].iloc[0]
 
 
 def test_more_partitions_help_until_bias_takes_over():

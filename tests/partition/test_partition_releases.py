@@ -363,6 +363,12 @@ def test_probabilities_beyond_zero_and_one_are_clipped():
 
 # Arguments and budget ------------------------------------------------------------------------------------------------
 
+
+class NoPower:
+    def quantile(self, partition, p):
+        return 0.0
+
+
 WRONG = [
     (probability, {"partitions": 1}, "partitions must be at least 2"),
     (probability, {"partitions": 2.5}, "partitions must be a whole number"),
@@ -401,6 +407,7 @@ WRONG = [
     (quantile, {"resolution": 1}, "resolution must be at least 2"),
     (quantile, {"partitions": 1}, "partitions must be at least 2"),
     (quantile, {"posterior": FromSampler}, "posterior must be an object"),
+    (quantile, {"posterior": NoPower()}, "does not take power"),
 ]
 
 
@@ -422,7 +429,8 @@ def test_an_overdrawn_budget_is_refused_before_posteriors_are_computed_and_noise
             type(self).asked = True
             return 0.5
 
-        quantile = probability
+        def quantile(self, partition, p, power):
+            return self.probability(partition, p)
 
     with pytest.raises(BudgetExceeded):
         release(posterior=Witness(), budget=PrivacyBudget(0.5))

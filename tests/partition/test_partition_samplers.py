@@ -74,6 +74,14 @@ def test_a_fit_is_given_the_powers_that_it_names():
     assert q == pytest.approx(np.array([[1.0, 4.0]] * 4), abs=1e-3)
 
 
+def test_a_fit_with_open_keywords_is_given_everything():
+    def fit(frame, **options):
+        assert set(options) == {"power", "prior_power", "rng"}
+        return [options["power"]]
+
+    assert partition_quantiles(TABLE, 0.5, posterior=FromSampler(fit, n_jobs=1), partitions=3).tolist() == [3.0] * 3
+
+
 def test_named_draws_are_chosen_by_name():
     def fit(frame):
         return {"slope": np.array([1.0, 2.0]), "intercept": np.array([5.0, 6.0])}
