@@ -19,7 +19,7 @@ from dpbook.latent_noise import draw_noise_variance
 from dpbook.regression.problem import CovariatePrior, Draws, ParameterPrior, Problem
 from dpbook.regression.unconstrained import Natural, Unconstrained, times
 
-__all__ = ["Target", "draw", "part_of", "released_moments", "start_of"]
+__all__ = ["Target", "draw", "information_at", "part_of", "released_moments", "start_of"]
 
 Array = NDArray[np.float64]
 
@@ -465,10 +465,10 @@ def start_of(
     position = _candidate(target, coordinates, problem, chains, 4 * noise, rng)
     position = _scored(target, coordinates, problem, position, noise)
     natural = coordinates.natural(position)
-    information = _information(target, coordinates, problem, position, noise)
+    information = information_at(target, coordinates, problem, position, noise)
     coordinates = _centred(coordinates, natural, information, chains, problem.releases)
     position = coordinates.position_of(natural)
-    information = _information(target, coordinates, problem, position, noise)
+    information = information_at(target, coordinates, problem, position, noise)
     dim = position.shape[0]
     pooled = information.reshape(chains, -1, dim, dim).mean(axis=0)
     factor = np.tile(np.moveaxis(_inverse_root(pooled), 0, -1), chains)
@@ -558,7 +558,7 @@ def _scored(target: Target, coordinates: Unconstrained, problem: Problem, positi
     value, gradient = target.evaluate(coordinates, position, noise)
     damping = np.full(value.shape, 0.1)
     for _ in range(_SCORING):
-        information = _information(target, coordinates, problem, position, noise)
+        information = information_at(target, coordinates, problem, position, noise)
         diagonal = np.diagonal(information, axis1=-2, axis2=-1)
         damped = information + (damping[:, None] * diagonal)[:, :, None] * np.eye(diagonal.shape[-1])
         damped = np.where(np.isfinite(damped), damped, np.eye(diagonal.shape[-1]))
@@ -566,33 +566,78 @@ def _scored(target: Target, coordinates: Unconstrained, problem: Problem, positi
         move = np.clip(move, -2.0, 2.0)
         new_value, new_gradient = target.evaluate(coordinates, position + move, noise)
         better = new_value > value
+        done = not (new_value > value + 0.01).any()
         position = np.where(better, position + move, position)
         value, gradient = np.where(better, new_value, value), np.where(better, new_gradient, gradient)
         damping = np.clip(np.where(better, damping / 4, damping * 6), 1e-4, 1e6)
+        if done and damping.min() > 1:
+            break
     value, position = value.reshape(-1, problem.releases), position.reshape(len(position), -1, problem.releases)
     best = np.take_along_axis(position, np.argmax(value, axis=0)[None, None], axis=1)
     return np.where(value > value.max(axis=0) - _HOPELESS, position, best).reshape(len(position), -1)
 
 
-def _information(target: Target, coordinates: Unconstrained, problem: Problem, position: Array, noise: Array) -> Array:
-    """Return the information at positions: the prior's plus J'S^-1 J, J of the expected sums; (B, dim, dim)."""
-    n = np.tile(problem.n, position.shape[1] // problem.releases)
+def information_at(
+    target: Target, coordinates: Unconstrained, problem: Problem, position: Array, noise: Array
+) -> Array:
+    """Return the information at positions: the prior's plus J'S^-1 J, with J the derivatives of the expected sums.
 
-    def expected(at: Array) -> Array:
-        return released_moments(coordinates.natural(at), n, problem)[2]
+    Parameters
+    ----------
+    target : Target
+        For the covariance S of the noisy sums.
+    coordinates : Unconstrained
+        In which coordinates.
+    problem : Problem
+        The releases and priors.
+    position : array (dim, B)
+        Where.
+    noise : array (k, B)
+        Variances of the noise.
 
-    here, step = expected(position), 1e-6
-    columns = []
-    for i in range(position.shape[0]):
-        moved = position.copy()
-        moved[i] += step
-        columns.append((expected(moved) - here) / step)
-    jacobian = np.moveaxis(np.stack(columns, axis=1), -1, 0)  # (B, k, dim)
+    Returns
+    -------
+    array (B, dim, dim)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import regression
+    >>> from dpbook.regression.collapsed import CollapsedTarget
+    >>> from dpbook.regression.inference import problem_of
+    >>> rng = np.random.default_rng(1)
+    >>> noisy = regression.release([0.1, 0.5], [0.2, 0.4], x_bounds=(0, 1), y_bounds=(0, 1), epsilon=1.0, rng=rng)
+    >>> problem = problem_of([noisy], regression.NormalInverseGamma(0, 1, 20, 0.5))
+    >>> coordinates = Unconstrained.of(problem, 1)
+    >>> at, noise = np.zeros((5, 1)), np.ones((5, 1))
+    >>> information_at(CollapsedTarget(problem, 1), coordinates, problem, at, noise).shape
+    (1, 5, 5)
+
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+    """
+    jacobian = _jacobian(coordinates, problem, position)
     spread = np.moveaxis(target.spread(coordinates, position, noise), -1, 0)
     jacobian = np.where(np.isfinite(jacobian), jacobian, 0.0)
     spread = np.where(np.isfinite(spread), spread, np.eye(spread.shape[-1]))
     information = np.swapaxes(jacobian, -1, -2) @ np.linalg.solve(spread, jacobian)
     return information + coordinates.prior_curvature(position).T[:, :, None] * np.eye(position.shape[0])
+
+
+def _jacobian(coordinates: Unconstrained, problem: Problem, position: Array) -> Array:
+    """Return the derivatives (B, k, dim) of the expected sums by the coordinates, many directions at a time."""
+    dim, batch = position.shape
+    n, step = np.tile(problem.n, batch // problem.releases), 1e-6
+    here = released_moments(coordinates.natural(position), n, problem)[2]
+    many = min(dim, max(1, _CACHE * 20 // (batch * problem.layout.width**2)))
+    columns = []
+    for first in range(0, dim, many):
+        count = min(many, dim - first)
+        moved = np.tile(position[..., None, :], (1, count, 1))
+        moved[first + np.arange(count), np.arange(count)] += step
+        natural = coordinates.repeated(count).natural(moved.reshape(dim, -1))
+        there = released_moments(natural, np.tile(n, count), problem)[2]
+        columns.append((there.reshape(-1, count, batch) - here[:, None]) / step)
+    return np.moveaxis(np.concatenate(columns, axis=1), -1, 0)
 
 
 def _centred(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook.regression.collapsed import CollapsedTarget
-from dpbook.regression.hamiltonian import part_of, start_of
+from dpbook.regression.hamiltonian import information_at, part_of, start_of
 from dpbook.regression.problem import Draws, Problem
 from dpbook.regression.unconstrained import Natural, Unconstrained
 
@@ -121,6 +121,7 @@ class RecordsTarget:
         self._problem = problem
         self._map = Unconstrained.of(problem, 1)
         self._n, layout = int(problem.n[0]), problem.layout
+        self._unit = np.ones(self._map.dim)
         self._share = np.where(np.eye(layout.width, dtype=bool), 1.0, 0.5)
 
     @property
@@ -129,17 +130,26 @@ class RecordsTarget:
         return self._map.dim + self._n * (self._problem.layout.d + 1)
 
     def start(self, chains: int, rng: np.random.Generator) -> Array:
-        """Return positions (chain, dim) where the parameters fit the release and the records are theirs."""
+        """Return positions (chain, dim) where the parameters fit the release and the records are theirs.
+
+        From then on a parameter's coordinate is measured in units of about its standard deviation, so that one step
+        size fits all.
+        """
         with np.errstate(all="ignore"):
             centred, position, _ = start_of(CollapsedTarget(self._problem, chains), self._problem, chains, rng)
-            parameters = Unconstrained.of(self._problem, chains).position_of(centred.natural(position))
+            plain = Unconstrained.of(self._problem, chains)
+            parameters = plain.position_of(centred.natural(position))
+            noise = np.full((self._problem.layout.size, chains), 2 * self._problem.scale[0] ** 2)
+            told = information_at(CollapsedTarget(self._problem, chains), plain, self._problem, parameters, noise)
+        self._unit = 1 / np.sqrt(np.diagonal(told, axis1=-2, axis2=-1).mean(axis=0))
+        parameters /= self._unit[:, None]
         records = rng.standard_normal((chains, self.dim - self._map.dim))
         return np.concatenate([parameters.T, records], axis=1)
 
     def parameters(self, positions: Array) -> Natural:
         """Return the parameters at positions (draw, dim), the draws last."""
         repeated = Unconstrained.of(self._problem, len(positions))
-        return repeated.natural(positions[:, : self._map.dim].T)
+        return repeated.natural((positions[:, : self._map.dim] * self._unit).T)
 
     def evaluate(self, position: Array) -> tuple[float, Array]:
         """Return the log density at a position (dim,), and its gradient."""
@@ -150,7 +160,7 @@ class RecordsTarget:
         problem, layout = self._problem, self._problem.layout
         d, q, first = layout.d, layout.regressors, int(layout.intercept)
         dim = self._map.dim
-        here = position[:dim, None]
+        here = (position[:dim] * self._unit)[:, None]
         forward = self._map._forward(here)
         theta, root, sigma = forward.natural.theta[:, 0], forward.root[..., 0], float(forward.sigma[0])
         noise = position[dim:].reshape(self._n, d + 1)
@@ -176,7 +186,7 @@ class RecordsTarget:
         log_prior, gradient = self._map.gradient(here, forward, by, (by_x.T @ z)[..., None])
         by_noise = np.concatenate([by_x @ root, (sigma * by_y)[:, None]], axis=1) - noise
         value = float(log_prior[0]) + fit - 0.5 * float((noise * noise).sum())
-        return value, np.concatenate([gradient[:, 0], by_noise.ravel()])
+        return value, np.concatenate([self._unit * gradient[:, 0], by_noise.ravel()])
 
 
 def _no_u_turn(
@@ -221,7 +231,6 @@ def _no_u_turn(
             random_seed=[int(seed) for seed in rng.integers(2**31, size=chains)],
             progressbar=progress,
             compute_convergence_checks=False,
-            target_accept=0.9,
         )
     return np.asarray(trace.posterior["position"].values, dtype=np.float64)
 

@@ -8,7 +8,7 @@ releases and not over the few entries of a matrix: that makes one covariate ten 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -153,6 +153,11 @@ class Unconstrained:
             np.ones(batch),
             np.tile(np.eye(d)[..., None], batch),
         )
+
+    def repeated(self, count: int) -> Unconstrained:
+        """Return the map for ``count`` batches side by side."""
+        arrays = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "layout"}
+        return replace(self, **{name: np.tile(array, count) for name, array in arrays.items()})
 
     @property
     def dim(self) -> int:

@@ -1,0 +1,278 @@
+"""Private Bayesian regression as a scikit-learn estimator (extra ``sklearn``).
+
+``fit`` is the curator's side: it reads data and releases noisy sums. Everything after it (``predict`` and the fitted
+attributes) comes from the release alone. Chapter 4 explains the method.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook.budget import PrivacyBudget
+from dpbook.regression.coordinates import Coordinates, column_bounds
+from dpbook.regression.inference import infer
+from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
+from dpbook.regression.releases import release
+
+try:
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+
+    class RegressorMixin:  # type: ignore[no-redef]
+        """Stands where scikit-learn is not installed."""
+
+    class BaseEstimator:  # type: ignore[no-redef]
+        """Stands where scikit-learn is not installed, and says so."""
+
+        def __new__(cls, *_: Any, **__: Any) -> Any:
+            """Raise."""
+            raise ImportError(f'{cls.__name__} needs scikit-learn: pip install "dpbook[sklearn]"')
+
+
+__all__ = ["PrivateBayesianRegression", "weak_prior"]
+
+Array = NDArray[np.float64]
+
+
+class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Bayesian linear regression fitted under differential privacy.
+
+    ``fit`` is epsilon-DP (or (epsilon, delta)-DP with Gaussian noise) for replace-one neighbours, n public; a record
+    is a row of X with its y. Every call of ``fit`` is a release of its own and costs epsilon again: cross-validation
+    with k folds costs up to k times as much. NaN raises an error, which is not private.
+
+    Parameters
+    ----------
+    epsilon : float, default 1.0
+        The privacy loss of one ``fit``.
+    x_bounds : (low, high), default (-1, 1)
+        Public bounds of the covariates: two numbers, or two sequences with one number for each covariate. They come
+        from the subject, never from the data.
+    y_bounds : (low, high), default (-1, 1)
+        Public bounds of the response.
+    prior : NormalInverseGamma, optional
+        Of the coefficients, the intercept first, and the error variance; by default :func:`weak_prior`.
+    covariates : NormalInverseWishart, optional
+        Prior of the covariates' mean and covariance; by default a weak one from the bounds.
+    intercept : bool, default True
+        Whether the regression has an intercept.
+    mechanism : {"laplace", "gaussian"}
+        The noise.
+    delta : float, default 0.0
+        0 for Laplace noise, greater than 0 for Gaussian noise.
+    method : str, default "collapsed"
+        As in :func:`~dpbook.regression.infer`.
+    draws : int, default 4000
+        How many posterior draws in all.
+    chains : int, default 20
+        How many chains they are arranged in.
+    warm_up : int, optional
+        Iterations of each chain before the first draw that is kept.
+    random_state : None, int, numpy.random.Generator or numpy.random.RandomState
+        None, the default, makes a real release. Anything else seeds the noise: for teaching and tests, since whoever
+        knows the seed can subtract the noise.
+
+    Attributes
+    ----------
+    release_ : Release
+        What was released.
+    posterior_ : RegressionPosterior
+        Draws of ``theta`` and ``sigma2``.
+    coef_ : array (n_features,)
+        Posterior means of the slopes.
+    intercept_ : float
+        Posterior mean of the intercept, 0 without one.
+    n_features_in_ : int
+        Number of covariates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.regression.estimator import PrivateBayesianRegression
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.uniform(0, 10, size=(2000, 1))
+    >>> y = 1 + 2 * X[:, 0] + rng.normal(size=2000)
+    >>> model = PrivateBayesianRegression(
+    ...     epsilon=5.0, x_bounds=(0, 10), y_bounds=(-5, 30), draws=200, chains=4, random_state=1
+    ... )
+    >>> mean, sd = model.fit(X, y).predict([[5.0]], return_std=True)
+    >>> bool(abs(mean[0] - 11) < 0.5), bool(0.5 < sd[0] < 2)
+    (True, True)
+
+    Explained in :doc:`/book/regression/case-earnings`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        x_bounds: Any = (-1.0, 1.0),
+        y_bounds: tuple[float, float] = (-1.0, 1.0),
+        *,
+        prior: NormalInverseGamma | None = None,
+        covariates: NormalInverseWishart | None = None,
+        intercept: bool = True,
+        mechanism: str = "laplace",
+        delta: float = 0.0,
+        method: str = "collapsed",
+        draws: int = 4000,
+        chains: int = 20,
+        warm_up: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.x_bounds = x_bounds
+        self.y_bounds = y_bounds
+        self.prior = prior
+        self.covariates = covariates
+        self.intercept = intercept
+        self.mechanism = mechanism
+        self.delta = delta
+        self.method = method
+        self.draws = draws
+        self.chains = chains
+        self.warm_up = warm_up
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, budget: PrivacyBudget | None = None) -> PrivateBayesianRegression:
+        """Release noisy sums of the data, and infer the posterior from them.
+
+        Parameters
+        ----------
+        X : array (n, d) or table
+            The covariates.
+        y : array (n,)
+            The response.
+        budget : PrivacyBudget, optional
+            Charged before the noise is drawn. (It is no parameter of the estimator, because a copy of the estimator
+            would then spend from a copy of the budget.)
+
+        Returns
+        -------
+        PrivateBayesianRegression
+            Itself.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        rng = _generator(self.random_state)
+        prior = self.prior
+        if prior is None:
+            prior = weak_prior(self.x_bounds, self.y_bounds, X.shape[1], intercept=self.intercept)
+        self.release_ = release(
+            X,
+            np.asarray(y, dtype=np.float64),
+            x_bounds=self.x_bounds,
+            y_bounds=self.y_bounds,
+            epsilon=self.epsilon,
+            intercept=self.intercept,
+            mechanism=self.mechanism,
+            delta=self.delta,
+            rng=rng,
+            budget=budget,
+        )
+        options = {} if self.warm_up is None else {"warm_up": self.warm_up}
+        self.posterior_ = infer(
+            self.release_,
+            prior,
+            method=self.method,
+            covariates=self.covariates,
+            draws=self.draws,
+            chains=self.chains,
+            rng=rng,
+            **options,
+        )
+        theta = np.asarray(self.posterior_.mean("theta"))
+        self.coef_ = theta[int(self.intercept) :]
+        self.intercept_ = float(theta[0]) if self.intercept else 0.0
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the posterior predictive mean at new covariates, and with it the standard deviation.
+
+        Parameters
+        ----------
+        X : array (m, d)
+            New covariates.
+        return_std : bool, default False
+            Whether to return the standard deviation of a new response too.
+
+        Returns
+        -------
+        array (m,), or two of them
+        """
+        rows = self._checked(X)
+        return self.posterior_.predict(rows, return_std=bool(return_std))
+
+    def predictive_interval(self, X: Any, level: float = 0.95) -> Array:
+        """Return central intervals for new responses.
+
+        Parameters
+        ----------
+        X : array (m, d)
+            New covariates.
+        level : float, default 0.95
+            The probability that an interval holds.
+
+        Returns
+        -------
+        array (m, 2)
+        """
+        rows = self._checked(X)
+        return np.asarray(self.posterior_.predictive_interval(rows, level))
+
+    def _checked(self, X: Any) -> Array:
+        """Return new covariates as an array, or say what is wrong with them or that nothing has been fitted."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+
+def weak_prior(
+    x_bounds: Any, y_bounds: tuple[float, float], d: int, *, intercept: bool = True
+) -> NormalInverseGamma:
+    """Return a weak prior of a regression's parameters that the public bounds suggest.
+
+    In coordinates where every column lies in [-1, 1] the error variance has an inverse gamma prior with shape 2 and
+    rate 0.1 (mean 0.1), and given it every coefficient has mean 0 and variance ten times the error variance, so about
+    1: a line through the whole box, up or down, is plausible, and one ten times as steep is not.
+
+    Parameters
+    ----------
+    x_bounds, y_bounds : (low, high)
+        As in :func:`~dpbook.regression.release`.
+    d : int
+        Number of covariates.
+    intercept : bool, default True
+        Whether the regression has one.
+
+    Returns
+    -------
+    NormalInverseGamma
+        In the data's units.
+
+    Examples
+    --------
+    >>> prior = weak_prior((0, 10), (0, 4), 1)
+    >>> prior.mean.round(3).tolist(), prior.rate  # the middle of y, and no slope
+    ([2.0, 0.0], 0.4)
+
+    Explained in :doc:`/book/regression/private-least-squares`.
+    """
+    inside = Coordinates(*column_bounds(x_bounds, y_bounds, d), intercept)
+    size = d + int(intercept)
+    mean = inside.theta_out(np.zeros(size))
+    turn = np.stack([inside.theta_out(row) - mean for row in np.eye(size)], axis=1)  # theta = mean + turn theta'
+    unit2 = float(inside.sigma2_out(np.array(1.0)))
+    back = np.linalg.inv(turn)
+    precision = 0.1 * unit2 * back.T @ back
+    return NormalInverseGamma(mean, (precision + precision.T) / 2, 2.0, 0.1 * unit2)
+
+
+def _generator(random_state: Any) -> np.random.Generator | None:
+    """Return the source of randomness that scikit-learn's convention means; None stays None, a real release."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1, size=4))
+    return np.random.default_rng(random_state)
