@@ -89,10 +89,7 @@ def expectation(
     >>> import numpy as np
     >>> from dpbook.graphical.collective import expectation
     >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook._validation import integer, non_negative_array, one_of
-    from dpbook.graphical.domain import Domain, checked_groups
-    from dpbook.graphical.junction import JunctionTree
-    from dpbook.graphical.problem import Problem
+    >>> from dpbook.graphical.problem import Problem
     >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
     >>> (100 * expectation(problem, np.zeros(2)).means).round(1)
     array([70., 30.])
@@ -170,10 +167,7 @@ def objective(problem: Problem, theta: Array, means: Array) -> float:
     >>> import numpy as np
     >>> from dpbook.graphical.collective import objective
     >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook._validation import integer, non_negative_array, one_of
-    from dpbook.graphical.domain import Domain, checked_groups
-    from dpbook.graphical.junction import JunctionTree
-    from dpbook.graphical.problem import Problem
+    >>> from dpbook.graphical.problem import Problem
     >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([50.0, 50.0])], [2.0], 100)
     >>> round(objective(problem, np.zeros(2), np.array([0.5, 0.5])), 3)
     69.315
@@ -258,10 +252,7 @@ def nlbp(
     >>> import numpy as np
     >>> from dpbook.graphical.collective import nlbp
     >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook._validation import integer, non_negative_array, one_of
-    from dpbook.graphical.domain import Domain, checked_groups
-    from dpbook.graphical.junction import JunctionTree
-    from dpbook.graphical.problem import Problem
+    >>> from dpbook.graphical.problem import Problem
     >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
     >>> (100 * nlbp(problem, np.zeros(2), iterations=1000).means).round(1)
     array([70., 30.])

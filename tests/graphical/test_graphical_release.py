@@ -1,0 +1,274 @@
+"""Releases of clique tables: exact tables in any form, the stated noise and privacy, clear errors, the budget first."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpbook import BudgetExceeded, PrivacyBudget, Release, graphical
+from dpbook.audit import epsilon_lower_bound
+from dpbook.graphical import chain, clique_tables, preview, release
+from dpbook.sensitivity import histogram
+
+DOMAIN = {"a": 2, "b": ["x", "y", "z"], "c": 2}
+CLIQUES = [("a", "b"), ("c", "b"), ("a",)]
+
+
+def people(n, seed=0):
+    rng = np.random.default_rng(seed)
+    letters = np.array(["x", "y", "z"])[rng.integers(0, 3, n)]
+    return pd.DataFrame({"a": rng.integers(0, 2, n), "b": letters, "c": rng.integers(0, 2, n)})
+
+
+def by_pandas(frame, clique):
+    labels = [range(states) if isinstance(states, int) else states for states in (DOMAIN[name] for name in clique)]
+    index = pd.MultiIndex.from_product(labels)
+    counts = frame.value_counts(list(clique))
+    return counts.reindex(index, fill_value=0).to_numpy().reshape([len(each) for each in labels])
+
+
+# Exact tables
+
+
+def test_tables_are_the_cross_tabulations_in_the_order_of_the_clique():
+    frame = people(200)
+    exact = clique_tables(frame, DOMAIN, CLIQUES)
+    assert exact.n == 200
+    assert exact.unit == 1.0
+    for clique, table in zip(CLIQUES, exact.tables, strict=True):
+        expected = by_pandas(frame, clique) if len(clique) > 1 else frame["a"].value_counts().sort_index().to_numpy()
+        assert np.array_equal(table, expected)
+
+
+def test_rows_chunks_weighted_rows_arrow_and_a_table_of_counts_give_the_same_release():
+    frame = people(500)
+    grouped = frame.value_counts().reset_index(name="times")
+    full = np.zeros((2, 3, 2), dtype=int)
+    codes = frame.assign(b=frame["b"].map({"x": 0, "y": 1, "z": 2}))
+    np.add.at(full, tuple(codes[["a", "b", "c"]].to_numpy().T), 1)
+    shuffled = frame.sample(frac=1, random_state=1)
+    forms = [
+        (frame, {}),
+        (shuffled, {}),
+        (iter([frame[:100], frame[100:]]), {}),
+        (grouped, {"counts": "times"}),
+        (full, {}),
+    ]
+    made = [release(r, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(3), **kw) for r, kw in forms]
+    assert all(each == made[0] for each in made)
+
+
+def test_a_dask_table_gives_the_same_release():
+    dask = pytest.importorskip("dask.dataframe")
+    frame = people(50)[["a", "c"]]
+    args = ({"a": 2, "c": 2}, [("a", "c")])
+    one = release(frame, *args, epsilon=1.0, rng=np.random.default_rng(3))
+    assert release(dask.from_pandas(frame, npartitions=3), *args, epsilon=1.0, rng=np.random.default_rng(3)) == one
+
+
+def test_tied_cliques_share_a_table_to_which_each_record_gives_weight_one():
+    trips = pd.DataFrame({"s": [0, 1, 2], "t": [1, 1, 0], "u": [2, 1, 0]})
+    exact = clique_tables(trips, dict.fromkeys("stu", 3), chain("stu", tied=True))
+    expected = np.zeros((3, 3))
+    for row in trips.to_numpy():
+        expected[row[0], row[1]] += 0.5
+        expected[row[1], row[2]] += 0.5
+    assert np.allclose(exact.tables[1] * exact.unit, expected, atol=1e-8)
+    assert np.array_equal(exact.tables[0] * exact.unit, [1, 1, 1])
+
+
+def test_segments_of_one_person_weigh_one_together_and_null_ones_nothing():
+    """Person p has three segments, one of them null in both variables; q is null throughout; r has one."""
+    rows = pd.DataFrame(
+        {"who": list("pppqr"), "s": ["-", "h", "h", "-", "w"], "t": ["-", "w", "-", "-", "w"]},
+    )
+    states = ["-", "h", "w"]
+    exact = clique_tables(rows, {"s": states, "t": states}, [("s", "t")], person="who", null="-")
+    expected = np.zeros((3, 3))
+    expected[1, 2] = expected[1, 0] = 0.5
+    expected[2, 2] = 1.0
+    assert exact.n == 3
+    assert np.allclose(exact.tables[0] * exact.unit, expected, atol=1e-8)
+
+
+def test_no_record_weighs_more_than_one_in_a_table_of_units_however_many_segments_it_has():
+    for k in (1, 2, 3, 7, 24, 1000):
+        rows = pd.DataFrame({"who": [0] * k, "s": np.arange(k) % 3, "t": np.arange(k) % 2})
+        exact = clique_tables(rows, {"s": 3, "t": 2}, [("s", "t")], person="who")
+        assert 1 - 1e-6 < exact.tables[0].sum() * exact.unit <= 1
+
+
+# Privacy
+
+
+def test_the_scale_is_two_for_each_table_over_epsilon():
+    made = release(people(30), DOMAIN, CLIQUES, epsilon=0.5, rng=np.random.default_rng(0))
+    assert set(made.scale.values()) == {histogram(tables=3) / 0.5} == {12.0}
+    assert made.neighbours == "replace-one"
+    assert made.n == 30
+
+
+def test_the_noise_is_laplace_of_that_scale_on_every_cell():
+    """Kolmogorov–Smirnov on 6,000 noises, false alarm 1e-4."""
+    frame, rng = people(20), np.random.default_rng(5)
+    exact = np.concatenate([t.ravel() for t in clique_tables(frame, DOMAIN, CLIQUES).tables])
+    made = [release(frame, DOMAIN, CLIQUES, epsilon=1.0, rng=rng) for _ in range(430)]
+    noise = np.concatenate([np.concatenate([v.ravel() for v in each.values.values()]) - exact for each in made])
+    assert stats.kstest(noise, stats.laplace(scale=6.0).cdf).pvalue > 1e-4
+
+
+def worst_pair(tables):
+    """Two data sets whose one different record moves two cells of every table."""
+    one = pd.DataFrame({"a": [0, 0], "b": [0, 0], "c": [0, 0]})
+    other = pd.DataFrame({"a": [0, 1], "b": [0, 1], "c": [0, 1]})
+    return one, other, [("a", "b"), ("b", "c"), ("a", "c")][:tables], dict.fromkeys("abc", 2)
+
+
+def exact_of(data, domain, cliques):
+    return np.concatenate([t.ravel() for t in clique_tables(data, domain, cliques).tables])
+
+
+def log_ratio(noisy, exact):
+    """Return the log likelihood ratio of Laplace noise between two data sets, up to its scale."""
+    return np.abs(noisy - exact[1]).sum(axis=-1) - np.abs(noisy - exact[0]).sum(axis=-1)
+
+
+def many_releases(tables, share=1.0):
+    """Return releases at epsilon = 1 in batches, reduced to likelihood ratios: exact tables plus noise of the scale
+    that a release states (the test above checks that its noise has that law), times a share.
+    """
+    one, other, cliques, domain = worst_pair(tables)
+    exact = [exact_of(x, domain, cliques) for x in (one, other)]
+    assert np.abs(exact[0] - exact[1]).sum() == histogram(tables=tables)
+
+    def scored(data, rng, size):
+        scale = next(iter(release(data, domain, cliques, epsilon=1.0, rng=rng).scale.values()))
+        center = exact_of(data, domain, cliques)
+        return log_ratio(center + rng.laplace(scale=share * scale, size=(size, center.size)), exact)
+
+    return scored, one, other
+
+
+@pytest.mark.parametrize("tables", [1, 2, 3])
+def test_an_audit_does_not_refute_epsilon(tables):
+    """A right release is refuted with probability at most 1e-3; the audit must also see half of epsilon."""
+    scored, one, other = many_releases(tables)
+    found = epsilon_lower_bound(scored, one, other, trials=60_000, batched=True, rng=np.random.default_rng(1))
+    assert 0.5 < found <= 1.0
+
+
+@pytest.mark.parametrize("tables", [1, 2, 3])
+def test_an_audit_catches_the_printed_sensitivity_of_one_a_table(tables):
+    """Noise for a sensitivity of |C| is half of what is needed; a right release is refuted with probability 1e-3."""
+    scored, one, other = many_releases(tables, share=0.5)
+    found = epsilon_lower_bound(scored, one, other, trials=60_000, batched=True, rng=np.random.default_rng(3))
+    assert found > 1.2
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_an_audit_of_release_by_release_does_not_refute_epsilon_either(real):
+    """With seeded and with real noise, at epsilon = 2; refuted wrongly with probability at most 1e-3 each."""
+    one, other, cliques, domain = worst_pair(1)
+    exact = [exact_of(x, domain, cliques) for x in (one, other)]
+
+    def scored(data, rng):
+        made = release(data, domain, cliques, epsilon=2.0, rng=None if real else rng)
+        return float(log_ratio(made["a,b"].ravel(), exact))
+
+    found = epsilon_lower_bound(scored, one, other, trials=800, rng=np.random.default_rng(2))
+    assert 0.4 < found <= 2.0
+
+
+def test_an_audit_catches_segments_that_are_not_normalised():
+    """A person of three segments, each counted whole, moves a table by six, not two."""
+    states = {"s": 2, "t": 2}
+    one = pd.DataFrame({"s": [0, 0, 0, 0], "t": [0, 0, 0, 0]})
+    other = pd.DataFrame({"s": [0, 1, 1, 1], "t": [0, 1, 1, 1]})
+
+    def scored(data, rng):
+        noisy = release(data, states, [("s", "t")], epsilon=1.0, rng=rng)["s,t"].ravel()
+        return float(log_ratio(noisy, exact))
+
+    exact = [exact_of(x, states, [("s", "t")]) for x in (one, other)]
+    assert epsilon_lower_bound(scored, one, other, trials=500, rng=np.random.default_rng(4)) > 1.0
+
+
+def test_a_real_release_is_float_safe_and_of_whole_counts():
+    made = release(people(40), DOMAIN, CLIQUES, epsilon=1.0)
+    assert made.float_safe
+    assert all((table == np.rint(table)).all() for table in made.values.values())
+    weighted = release(people(40)[["a", "c"]], {"a": 2, "c": 2}, [[("a",), ("c",)]], epsilon=1.0)
+    assert weighted.float_safe
+
+
+def test_a_release_survives_json():
+    made = release(people(40), DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(0))
+    back = Release.from_json(made.to_json())
+    assert back == made
+    assert graphical.fit(back).marginal(("a", "b")) == pytest.approx(graphical.fit(made).marginal(("a", "b")))
+
+
+def test_a_release_charges_the_budget_once_and_refuses_to_overspend():
+    budget = PrivacyBudget(1.0)
+    release(people(10), DOMAIN, CLIQUES, epsilon=0.75, rng=np.random.default_rng(0), budget=budget)
+    assert budget.remaining == 0.25
+    with pytest.raises(BudgetExceeded):
+        release(people(10), DOMAIN, CLIQUES, epsilon=0.5, rng=np.random.default_rng(0), budget=budget)
+
+
+# Wrong arguments
+
+WRONG = [
+    ({"domain": {**DOMAIN, "a": 1}}, ValueError, r"domain\['a'\] must have two states"),
+    ({"domain": {**DOMAIN, "b": ["x", "x", "z"]}}, ValueError, "different labels"),
+    ({"domain": {}}, TypeError, "domain"),
+    ({"domain": {**DOMAIN, "a": 2.5}}, TypeError, r"domain\['a'\]"),
+    ({"cliques": []}, ValueError, "cliques must hold at least one"),
+    ({"cliques": [()]}, ValueError, r"cliques\[0\].*empty"),
+    ({"cliques": [("a", "b"), ("b", "a")]}, ValueError, "occurs twice"),
+    ({"cliques": [("a", "q")]}, ValueError, "'q'"),
+    ({"cliques": [("a", "a")]}, ValueError, "each variable once"),
+    ({"cliques": ["a"]}, TypeError, r"cliques\[0\]"),
+    ({"cliques": "ab"}, TypeError, "cliques"),
+    ({"cliques": [[("a", "b"), ("a", "c")]]}, ValueError, "same numbers of states"),
+    ({"epsilon": 0.0}, ValueError, "epsilon"),
+    ({"epsilon": np.nan}, ValueError, "epsilon"),
+    ({"rng": 3}, TypeError, "rng"),
+    ({"records": people(5).assign(a=7)}, ValueError, "'a'"),
+    ({"records": people(5).assign(a=0.5)}, ValueError, "'a'"),
+    ({"records": people(5).assign(b="q")}, ValueError, "'b'"),
+    ({"records": people(5).assign(b=None)}, ValueError, "'b'"),
+    ({"records": people(5).drop(columns="b")}, ValueError, "'b'"),
+    ({"records": people(0)}, ValueError, "at least one record"),
+    ({"records": -np.ones((2, 3, 2))}, ValueError, "negative"),
+    ({"records": np.full((2, 3, 2), 0.5)}, ValueError, "whole counts"),
+    ({"records": np.ones((2, 3))}, ValueError, "shape"),
+    ({"records": 3}, TypeError, "records"),
+    ({"records": people(5).assign(k=-1), "counts": "k"}, ValueError, "negative"),
+    ({"counts": "k"}, ValueError, "'k'"),
+    ({"counts": "a"}, ValueError, "counts"),
+    ({"person": "k", "counts": "j"}, ValueError, "counts and person"),
+    ({"records": iter([people(5)]), "person": "k"}, TypeError, "person"),
+    ({"null": "nowhere"}, ValueError, "null"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), WRONG, ids=str)
+def test_a_wrong_argument_is_named_before_anything_is_spent(change, error, message):
+    budget = PrivacyBudget(1.0)
+    arguments = {"records": people(5), "domain": DOMAIN, "cliques": CLIQUES, "epsilon": 1.0, **change}
+    with pytest.raises(error, match=message):
+        release(budget=budget, **{"rng": np.random.default_rng(0), **arguments})
+    assert budget.remaining == 1.0
+
+
+def test_a_preview_tells_the_scale_of_the_release_and_refuses_what_the_release_refuses():
+    look = preview(DOMAIN, CLIQUES, n=100, epsilon=0.5)
+    assert (
+        look.noise_scale == release(people(100), DOMAIN, CLIQUES, epsilon=0.5, rng=np.random.default_rng(0)).scale["a"]
+    )
+    assert look.cells == 6 + 6 + 2
+    even = preview(DOMAIN, CLIQUES, n=round(look.break_even_n), epsilon=0.5)
+    assert even.noise_sd == pytest.approx(even.sampling_sd, rel=0.01)
+    with pytest.raises(ValueError, match="n must be"):
+        preview(DOMAIN, CLIQUES, n=0, epsilon=1.0)
