@@ -581,9 +581,9 @@ def _ball_ridge(gram: Array, cross: Array, ridge: float, radius: float) -> Array
 
 def point_estimates(
     *,
-    trials: int = 300,
+    trials: int = 200,
     sizes: Sequence[int] = (30, 100, 300, 1000, 3000, 10_000),
-    epsilons: Sequence[float] = (0.1, 1.0, 10.0),
+    epsilons: Sequence[float] = (0.3, 1.0, 10.0),
     seed: int = SEED,
     progress: bool = False,
 ) -> pd.DataFrame:
@@ -641,12 +641,12 @@ def _least_squares(problem: Problem) -> Array:
     return np.asarray((sxy - sx * sy / problem.n) / (sxx - sx**2 / problem.n))
 
 
-def gold_standard(*, trials: int = 40, seed: int = SEED, progress: bool = False) -> pd.DataFrame:
+def gold_standard(*, trials: int = 24, seed: int = SEED, progress: bool = False) -> pd.DataFrame:
     """Compare collapsed posteriors with the exact law of the sums, and with latent records by PyMC's NUTS.
 
     Parameters
     ----------
-    trials : int, default 40
+    trials : int, default 24
         Releases a cell for "exact"; "individual" gets the first four, at n = 10 and 100 only.
     seed, progress
         As in :func:`calibration`.
@@ -756,9 +756,9 @@ def moment_noise(*, trials: int = 300, seed: int = SEED, progress: bool = False)
 
 def mixing(
     *,
-    trials: int = 20,
+    trials: int = 12,
     cells: Sequence[tuple[int, float]] = ((100, 0.1), (100, 1.0), (1000, 0.1), (1000, 1.0), (1000, 10.0)),
-    sweeps: int = 20_000,
+    sweeps: int = 10_000,
     seed: int = SEED,
     progress: bool = False,
 ) -> pd.DataFrame:
@@ -766,11 +766,11 @@ def mixing(
 
     Parameters
     ----------
-    trials : int, default 20
+    trials : int, default 12
         Releases a cell.
     cells : sequence of (n, epsilon)
         Where to look.
-    sweeps : int, default 20,000
+    sweeps : int, default 10,000
         Sweeps of a Gibbs chain, the first tenth of which is not counted.
     seed, progress
         As in :func:`calibration`.
