@@ -22,7 +22,6 @@ from scipy import sparse
 from dpbook import noise
 from dpbook._validation import (
     analyst_generator,
-    at_least,
     delta_value,
     integer,
     positive,
@@ -31,9 +30,7 @@ from dpbook._validation import (
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.graphical.domain import Domain, Groups, checked_groups, group_name
 from dpbook.graphical.field import FitReport, MarkovRandomField
-from dpbook.graphical.learning import fit
 from dpbook.graphical.problem import Problem
-from dpbook.graphical.releases import MODEL as TABLES_MODEL
 from dpbook.graphical.releases import _check_columns, _chunks, _from_counts, _null_codes
 from dpbook.mechanisms import gaussian_scale
 from dpbook.release import Release
@@ -398,21 +395,19 @@ def random_field(
     domain: Domain | Mapping[str, Any],
     cliques: Sequence[Any],
     *,
-    n: int = 1000,
-    ridge: float = 1e-4,
     inference: str = "auto",
     rng: np.random.Generator | None = None,
 ) -> MarkovRandomField:
-    """Return the source's random estimator: tables drawn at random, potentials fitted to them; it sees no data.
+    """Return a random estimator, the source's reference for "learned nothing"; it sees no data.
+
+    The source draws marginals at random and fits potentials to them. Tables drawn one by one are not the marginals of
+    anything, and have no maximum-likelihood fit; so here potentials are drawn, each table of them the log of a uniform
+    Dirichlet draw, and the marginals are theirs, of which they are the maximum-likelihood fit.
 
     Parameters
     ----------
     domain, cliques
         As in :func:`dpbook.graphical.release`.
-    n : int, default 1000
-        The number of records that the drawn tables stand for, which weighs them against the ridge.
-    ridge : float, default 1e-4
-        As in :func:`dpbook.graphical.fit`.
     inference : {"auto", "exact", "loopy"}
         As in :class:`MarkovRandomField`.
     rng : numpy.random.Generator, optional
@@ -421,7 +416,7 @@ def random_field(
     Returns
     -------
     MarkovRandomField
-        Whose marginals are as near as its graph allows to tables drawn uniformly.
+        With ``report.method`` "random".
 
     Examples
     --------
@@ -434,22 +429,10 @@ def random_field(
     """
     known, generator = Domain.of(domain), analyst_generator(rng)
     groups = checked_groups(cliques, known)
-    n = integer("n", n, least=1)
-    names = [group_name(group) for group in groups]
-    drawn = [generator.dirichlet(np.ones(known.size(group[0]))) for group in groups]
-    tables = [n * law.reshape(known.shape(group[0])) for law, group in zip(drawn, groups, strict=True)]
-    guess = Release(
-        values=dict(zip(names, tables, strict=True)),
-        model=TABLES_MODEL,
-        mechanism="laplace",
-        scale=dict.fromkeys(names, 1e-9),
-        sensitivity=dict.fromkeys(names, 1.0),
-        epsilon=1e9,
-        n=n,
-        settings={"domain": known.settings, "cliques": groups, "totals known": True},
-        float_safe=False,
-    )
-    return fit(guess, method="naive", ridge=at_least("ridge", ridge, 0.0), inference=inference, tolerance=1e-4)
+    drawn = [generator.standard_exponential(known.shape(group[0])) for group in groups]
+    report = FitReport("random", 0, True, "drawn, not fitted", float("nan"))
+    potentials = [np.log(np.maximum(table / table.sum(), 1e-300)) for table in drawn]
+    return MarkovRandomField(known, [list(group) for group in groups], potentials, inference=inference, report=report)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
