@@ -38,7 +38,7 @@ class Remembered:
     """A split that computes each answer once."""
 
     def __init__(self, split):
-        self.partitions, self.n = split.partitions, split.n
+        self.partitions, self.n, self.nuisance = split.partitions, split.n, split.nuisance
         self._split, self._answers = split, {}
 
     def _once(self, question, points):
