@@ -340,9 +340,9 @@ def divergence_chain(*, trials: int = 25, seed: int = SEED, progress: bool = Fal
 
     Examples
     --------
-    >>> from dpbook.experiments.graphical_study import load
-    >>> load("divergence_chain").attrs["trials"]
-    25
+    >>> from dpbook.experiments.graphical_study import STUDIES, divergence_chain
+    >>> STUDIES["divergence_chain"] is divergence_chain
+    True
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
@@ -364,9 +364,9 @@ def divergence_er(*, trials: int = 25, seed: int = SEED, progress: bool = False)
 
     Examples
     --------
-    >>> from dpbook.experiments.graphical_study import load
-    >>> load("divergence_er").attrs["trials"]
-    25
+    >>> from dpbook.experiments.graphical_study import STUDIES, divergence_er
+    >>> STUDIES["divergence_er"] is divergence_er
+    True
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
@@ -390,9 +390,9 @@ def divergence_third(*, trials: int = 25, seed: int = SEED, progress: bool = Fal
 
     Examples
     --------
-    >>> from dpbook.experiments.graphical_study import load
-    >>> load("divergence_third").attrs["trials"]
-    25
+    >>> from dpbook.experiments.graphical_study import STUDIES, divergence_third
+    >>> STUDIES["divergence_third"] is divergence_third
+    True
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """

@@ -43,7 +43,7 @@ def fit(
     prior_sd: float = 1.0,
     inference: str = "auto",
     tolerance: float | None = None,
-    iterations: int = 1000,
+    iterations: int = 300,
     limit: int = LARGEST_TABLE,
 ) -> MarkovRandomField:
     """Learn a Markov random field from released clique tables.
@@ -77,7 +77,7 @@ def fit(
     tolerance : float, optional
         The largest slope, in probability, at which an optimiser stops; by default a thousandth of the noise on a
         cell, b / 1000 n, within 1e-7 and 1e-5.
-    iterations : int, default 1000
+    iterations : int, default 300
         The most iterations of an optimiser.
     limit : int, default 2**22
         The most entries that a table of the junction tree may have.
@@ -417,7 +417,7 @@ def _minimise(
     Potentials of rare cells are nearly flat and those of common ones are not, so that each round measures every
     potential in units of one over the root of its curvature, taken where the last round ended.
     """
-    theta, used, evaluations = start, 0, 0
+    theta, used, evaluations = start, 0, 1
     value, slope = objective(theta)
     while used < iterations and np.abs(slope).max() > tolerance:
         unit = 1 / np.sqrt(curvature(theta))

@@ -1,0 +1,89 @@
+"""The studies of chapter 5 on simulated graphs: what they draw is what they say, and committed tables can be repeated.
+
+Cells have generators of their own, so that a cell run alone gives the numbers of the committed table.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dpbook.experiments import graphical_study as study
+from dpbook.graphical.junction import JunctionTree
+
+
+def committed():
+    return [name for name in study.STUDIES if (study.RESULTS / f"{name}.csv").exists()]
+
+
+def test_graphs_have_the_edges_that_their_names_say():
+    rng = np.random.default_rng(0)
+    assert len(study.draw_graph("chain", 10, rng)[1]) == 9
+    assert len(study.draw_graph("third", 10, rng)[1]) == 9 + 8 + 7
+    for _ in range(10):
+        domain, edges = study.draw_graph("er", 4, rng)
+        numbered = [tuple(int(name[1:]) for name in edge) for edge in edges]
+        assert JunctionTree([4] * 10, numbered).treewidth <= 3
+        assert study._connected(numbered)
+        assert set(domain.values()) == {4}
+    with pytest.raises(ValueError, match="kind"):
+        study.draw_graph("ring", 10, rng)
+
+
+def test_a_population_has_the_same_potentials_at_every_n():
+    small, large = (study.population("chain", 3, n, index=1) for n in (20, 50))
+    assert np.array_equal(small.truth.potentials[0], large.truth.potentials[0])
+    other = study.population("chain", 3, 20, index=2)
+    assert not np.array_equal(small.truth.potentials[0], other.truth.potentials[0])
+
+
+def test_trials_are_nested_and_every_method_is_measured():
+    table = study.divergence("chain", states=3, sizes=[300], epsilons=[1.0], ridges=[1e-4, 1.0], trials=10)
+    assert list(table["method"]) == ["random", "non-private", "naive", "naive", "cgm", "penalised"]
+    assert (table["kl"] >= 0).all()
+    assert table.set_index("method")["kl"]["non-private"] < table.set_index("method")["kl"]["random"]
+    assert table.set_index("method")["worse"]["cgm"] == 0
+
+
+def test_the_error_of_marginals_agrees_with_the_corrected_proposition():
+    """Averages over 900 cells and three releases: noisy marginals within 15 % of the prediction."""
+    table = study.marginal_error(sizes=[1000], epsilons=[0.1, 1.0], trials=3)
+    assert (abs(table["noisy"] / table["predicted"] - 1) < 0.15).all()
+    assert (table["noisy"] / table["printed"] > 2).all()
+
+
+@pytest.mark.parametrize("name", committed())
+def test_a_committed_table_says_how_it_was_made(name):
+    table = study.load(name)
+    assert table.attrs["seed"] == study.SEED
+    assert len(table) > 0
+    assert table.select_dtypes("number").drop(columns=["ridge"], errors="ignore").notna().all().all()
+
+
+def test_a_cell_of_the_stopping_study_repeats():
+    table = study.load("stopping")
+    again = study.stopping(cells=[(1000, 1.0)], steps=2)
+    for start, step in itertools.product(("flat", "noise-aware ridge"), (0, 1, 2)):
+        where = "n == 1000 and epsilon == 1 and start == @start and step == @step"
+        one, other = (each.query(where)["kl"].item() for each in (table, again))
+        assert one == pytest.approx(other, rel=2e-3)
+
+
+def test_the_committed_stopping_study_shows_that_em_must_be_stopped():
+    """From the noise-aware start the divergence first falls, then grows beyond its start: the last step is no optimum."""
+    table = study.load("stopping")
+    for (_, _), cell in table[table["start"] == "noise-aware ridge"].groupby(["n", "epsilon"]):
+        path = cell.sort_values("step")["kl"].to_numpy()
+        assert path.min() < path[0]
+        if cell["epsilon"].iloc[0] == 1.0:
+            assert path[-1] > path[0]
+    assert (table.groupby(["n", "epsilon", "start"])["misfit"].last() < 1.2).all()
+
+
+def test_the_committed_ridge_study_shows_a_narrow_optimum_with_privacy_only():
+    """At n = 10⁴, ε = 0.1: tiny ridges are far worse than the best with privacy, harmless without; cgm needs none."""
+    table = study.load("regularisation").set_index(["method", "ridge"])["kl"]
+    naive, open_fit = table["naive"], table["non-private"]
+    assert naive[0.01] > 100 * naive.min()
+    assert open_fit[0.01] < 1.2 * open_fit.min()
+    assert table["cgm"].item() < 1.02 * naive.min()
