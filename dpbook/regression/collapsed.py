@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook.regression._unconstrained import Natural, Unconstrained, product, times
 from dpbook.regression.hamiltonian import draw, released_moments
 from dpbook.regression.problem import Draws, Problem
-from dpbook.regression.unconstrained import Natural, Unconstrained, product, times
 
-__all__ = ["CollapsedTarget", "sample"]
+__all__ = ["sample"]
 
 Array = NDArray[np.float64]
 _BY_HAND = 16  # matrices up to this size are inverted by vector operations over the batch, larger ones by LAPACK
@@ -94,7 +94,7 @@ class CollapsedTarget:
     --------
     >>> import numpy as np
     >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> from dpbook.regression.unconstrained import Unconstrained
+    >>> from dpbook.regression._unconstrained import Unconstrained
     >>> one = np.ones(1)
     >>> problem = Problem(
     ...     Layout(1, True), np.zeros((1, 5)), one, "laplace", 100 * one,

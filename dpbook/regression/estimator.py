@@ -172,7 +172,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
             rng=rng,
             budget=budget,
         )
-        options = {} if self.warm_up is None else {"warm_up": self.warm_up}
+        options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
         self.posterior_ = infer(
             self.release_,
             prior,
@@ -228,9 +228,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
 
-def weak_prior(
-    x_bounds: Any, y_bounds: tuple[float, float], d: int, *, intercept: bool = True
-) -> NormalInverseGamma:
+def weak_prior(x_bounds: Any, y_bounds: tuple[float, float], d: int, *, intercept: bool = True) -> NormalInverseGamma:
     """Return a weak prior of a regression's parameters that the public bounds suggest.
 
     In coordinates where every column lies in [-1, 1] the error variance has an inverse gamma prior with shape 2 and

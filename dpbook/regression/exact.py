@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook.regression._unconstrained import Natural, Unconstrained, times
 from dpbook.regression.collapsed import by_parameters, inverse_of, refused
 from dpbook.regression.hamiltonian import draw, released_moments
 from dpbook.regression.problem import Draws, Problem
-from dpbook.regression.unconstrained import Natural, Unconstrained, times
 
-__all__ = ["ExactTarget", "sample"]
+__all__ = ["sample"]
 
 Array = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ class ExactTarget:
     --------
     >>> import numpy as np
     >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> from dpbook.regression.unconstrained import Unconstrained
+    >>> from dpbook.regression._unconstrained import Unconstrained
     >>> one = np.ones(1)
     >>> problem = Problem(
     ...     Layout(1, True), np.zeros((1, 5)), one, "laplace", 100 * one,

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from dpbook.latent_noise import draw_noise_variance
+from dpbook.regression._unconstrained import Natural, Unconstrained, times
 from dpbook.regression.problem import CovariatePrior, Draws, ParameterPrior, Problem
-from dpbook.regression.unconstrained import Natural, Unconstrained, times
 
-__all__ = ["Target", "draw", "information_at", "part_of", "released_moments", "start_of"]
+__all__ = ["draw", "information_at", "part_of", "released_moments", "start_of"]
 
 Array = NDArray[np.float64]
 
@@ -109,7 +109,7 @@ def draw(
     Parameters
     ----------
     target_of : callable
-        ``target_of(problem, chains)`` makes the :class:`Target`.
+        ``target_of(problem, chains)`` makes the ``Target``.
     problem : Problem
         The releases and priors, in coordinates.
     draws : int

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook.regression._unconstrained import Natural, Unconstrained
 from dpbook.regression.collapsed import CollapsedTarget
 from dpbook.regression.hamiltonian import information_at, part_of, start_of
 from dpbook.regression.problem import Draws, Problem
-from dpbook.regression.unconstrained import Natural, Unconstrained
 
-__all__ = ["RecordsTarget", "sample"]
+__all__ = ["sample"]
 
 Array = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def sample(
 class RecordsTarget:
     """The joint density of the parameters and of all records, given one release.
 
-    A position is the parameters' coordinates (:class:`~dpbook.regression.unconstrained.Unconstrained`), then for every
+    A position is the parameters' coordinates (``Unconstrained``), then for every
     record d standard normal numbers z and one number e: ``x = mean_x + L z`` and ``y = theta'w + sigma e``.
 
     Parameters
@@ -228,7 +228,7 @@ def _no_u_turn(
             cores=1,
             init="adapt_diag",
             initvals=[{"position": one} for one in first],
-            random_seed=[int(seed) for seed in rng.integers(2**31, size=chains)],
+            random_seed=int(rng.integers(2**31)),
             progressbar=progress,
             compute_convergence_checks=False,
         )

@@ -9,7 +9,7 @@ releases and not over the few entries of a matrix: that makes one covariate ten 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,8 +156,9 @@ class Unconstrained:
 
     def repeated(self, count: int) -> Unconstrained:
         """Return the map for ``count`` batches side by side."""
-        arrays = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "layout"}
-        return replace(self, **{name: np.tile(array, count) for name, array in arrays.items()})
+        names = [each.name for each in fields(self) if each.name != "layout"]
+        tiled: dict[str, Any] = {name: np.tile(getattr(self, name), count) for name in names}
+        return replace(self, **tiled)
 
     @property
     def dim(self) -> int:

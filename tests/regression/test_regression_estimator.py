@@ -1,0 +1,128 @@
+"""The scikit-learn estimator: scikit-learn's own checks, privacy bookkeeping, and what happens without the extra."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from dpbook import PrivacyBudget
+from dpbook.posterior import ConvergenceWarning
+from dpbook.regression.coordinates import Coordinates
+from dpbook.regression.estimator import PrivateBayesianRegression, weak_prior
+
+sklearn = pytest.importorskip("sklearn")
+pytestmark = pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")
+
+# Checks of scikit-learn that are expected to fail, with the reason. There are none.
+EXPECTED_FAILED_CHECKS: dict[str, str] = {}
+
+
+def simple(**options):
+    """An estimator with few draws."""
+    settings = {"epsilon": 5.0, "x_bounds": (0, 10), "y_bounds": (-5, 30), "draws": 80, "chains": 4, "warm_up": 60}
+    return PrivateBayesianRegression(**{**settings, "random_state": 1, **options})
+
+
+@pytest.fixture(scope="module")
+def line():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 10, size=(3000, 1))
+    return x, 1 + 2 * x[:, 0] + rng.normal(size=3000)
+
+
+def test_scikit_learn_finds_nothing_wrong():
+    from sklearn.utils.estimator_checks import check_estimator
+
+    estimator = PrivateBayesianRegression(1e5, (-4, 4), (-4, 4), draws=12, chains=2, warm_up=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator, on_fail=None, expected_failed_checks=EXPECTED_FAILED_CHECKS)
+    assert len(results) > 40
+    assert {one["check_name"] for one in results if one["status"] == "failed"} == set()
+
+
+def test_a_fit_finds_the_line_and_says_how_sure_it_is(line):
+    model = simple().fit(*line)
+    assert abs(model.coef_[0] - 2) < 0.2
+    assert abs(model.intercept_ - 1) < 1
+    mean, sd = model.predict([[0.0], [5.0]], return_std=True)
+    assert np.abs(mean - [1, 11]).max() < 1
+    assert (sd > 0.5).all()
+    low, high = model.predictive_interval([[5.0]], 0.9)[0]
+    assert low < 11 < high
+    assert model.score(*line) > 0.9
+    np.testing.assert_array_equal(model.predict([[5.0]]), mean[1:])
+
+
+def test_the_same_random_state_gives_the_same_fit_and_none_gives_a_real_release(line):
+    one, other = simple().fit(*line), simple().fit(*line)
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    assert not one.release_.float_safe
+    assert simple(random_state=np.random.RandomState(3)).fit(*line).coef_.shape == (1,)
+    assert simple(random_state=None, draws=8, warm_up=4).fit(*line).release_.float_safe
+
+
+def test_a_fit_charges_the_budget_it_is_given_and_refuses_to_overspend(line):
+    budget = PrivacyBudget(8.0)
+    simple(draws=8, warm_up=4).fit(*line, budget=budget)
+    assert budget.remaining == pytest.approx(3.0)
+    with pytest.raises(Exception, match="budget"):
+        simple(draws=8, warm_up=4).fit(*line, budget=budget)
+
+
+def test_wrong_settings_are_named_before_anything_is_spent(line):
+    budget = PrivacyBudget(8.0)
+    for options, name in (
+        ({"epsilon": -1}, "epsilon"),
+        ({"y_bounds": (1, 0)}, "y_bounds"),
+        ({"mechanism": "uniform"}, "mechanism"),
+    ):
+        with pytest.raises(ValueError, match=name):
+            simple(**options).fit(*line, budget=budget)
+    assert budget.remaining == 8.0
+
+
+def test_settings_reach_the_release_and_the_sampler(line):
+    model = simple(intercept=False, mechanism="gaussian", delta=1e-6, method="naive", warm_up=None).fit(*line)
+    assert model.release_.mechanism == "gaussian"
+    assert model.posterior_.method == "naive"
+    assert model.intercept_ == 0.0
+    assert model.posterior_.draws["theta"].shape[-1] == 1
+
+
+def test_a_pipeline_and_a_clone_work(line):
+    from sklearn.base import clone
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    model = make_pipeline(FunctionTransformer(), clone(simple()))
+    assert model.fit(*line).predict([[5.0]]).shape == (1,)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_weak_prior_is_the_same_in_all_units(intercept):
+    small = weak_prior((-1, 1), (-1, 1), 2, intercept=intercept)
+    lower, upper = np.array([0.0, 20.0, -5.0]), np.array([10.0, 40.0, 5.0])
+    prior = weak_prior((lower[:2], upper[:2]), (-5, 5), 2, intercept=intercept)
+    inside = Coordinates(lower, upper, intercept).prior_in(prior)
+    np.testing.assert_allclose(inside.mean, np.broadcast_to(small.mean, inside.mean.shape), atol=1e-12)
+    np.testing.assert_allclose(inside.precision, 0.1 * np.eye(2 + intercept), atol=1e-9)
+    assert inside.rate == pytest.approx(0.1)
+
+
+def test_without_scikit_learn_the_module_imports_and_the_class_says_what_to_install():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "from dpbook.regression.estimator import PrivateBayesianRegression, weak_prior\n"
+        "try:\n    PrivateBayesianRegression(1.0)\n"
+        "except ImportError as error:\n    assert 'dpbook[sklearn]' in str(error); print('told')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "told"
+
+
+def test_few_draws_warn_honestly(line):
+    with pytest.warns(ConvergenceWarning):
+        simple(draws=8, chains=4, warm_up=0, epsilon=0.1).fit(line[0][:50], line[1][:50])
