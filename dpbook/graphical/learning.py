@@ -465,7 +465,7 @@ def _maximum_likelihood(
     def curvature(theta: Array) -> Array:
         return problem.copies * np.maximum(last.infer(theta).means, 1e-9) + 2 * penalty
 
-    start = problem.start(_smoothed(problem, weights / problem.copies, ridge))
+    start = problem.consistent(problem.start(_smoothed(problem, weights / problem.copies, ridge)))
     return _minimise(loss, curvature, start, tolerance, iterations)
 
 

@@ -64,13 +64,17 @@ def test_a_cell_of_the_stopping_study_repeats():
     table = study.load("stopping")
     again = study.stopping(cells=[(1000, 1.0)], steps=2)
     for start, step in itertools.product(("flat", "noise-aware ridge"), (0, 1, 2)):
-        where = "n == 1000 and epsilon == 1 and start == @start and step == @step"
-        one, other = (each.query(where)["kl"].item() for each in (table, again))
+        one, other = (
+            each.loc[
+                (each["n"] == 1000) & (each["epsilon"] == 1) & (each["start"] == start) & (each["step"] == step), "kl"
+            ].item()
+            for each in (table, again)
+        )
         assert one == pytest.approx(other, rel=2e-3)
 
 
 def test_the_committed_stopping_study_shows_that_em_must_be_stopped():
-    """From the noise-aware start the divergence first falls, then grows beyond its start: the last step is no optimum."""
+    """From the noise-aware start the divergence first falls, then grows beyond where it began."""
     table = study.load("stopping")
     for (_, _), cell in table[table["start"] == "noise-aware ridge"].groupby(["n", "epsilon"]):
         path = cell.sort_values("step")["kl"].to_numpy()
