@@ -102,6 +102,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     >>> mean, sd = model.fit(X, y).predict([[5.0]], return_std=True)
     >>> bool(abs(mean[0] - 11) < 0.5), bool(0.5 < sd[0] < 2)
     (True, True)
+    >>> low, high = model.predictive_interval([[5.0]], 0.9)[0]
+    >>> bool(low < 11 < high)
+    True
 
     Explained in :doc:`/book/regression/case-earnings`.
     """

@@ -1,6 +1,6 @@
 """A Hamiltonian sampler for private regressions that advances all chains of all releases together.
 
-A target says what is drawn: :mod:`dpbook.regression.collapsed` and :mod:`dpbook.regression.exact` each hold one. This
+A target says what is drawn: ``dpbook.regression.collapsed`` and ``dpbook.regression.exact`` each hold one. This
 module does the rest, the same for both: starts at the released statistics made valid, moves by Hamiltonian dynamics
 (step sizes and metric learnt for each release), draws the variances of the Laplace noise in between, and mirrors
 theta now and then, because the sign of a coefficient can be all that a release leaves open.
