@@ -312,7 +312,7 @@ def hmm_emissions(*, trials: int = 1, seed: int = SEED) -> pd.DataFrame:
         for method, epsilon, posterior in cells:
             mean, interval = posterior.mean("emission"), posterior.interval(0.95, "emission")
             for s, k in itertools.product(range(states), range(len(TYPES))):
-                low, high = interval[..., s, k] if interval.shape[0] == 2 else interval[s, k]
+                low, high = interval[s, k]
                 rows.append((states, epsilon, method, s, TYPES[k], mean[s, k], low, high))
     return pd.DataFrame(rows, columns=["states", "epsilon", "method", "state", "type", "mean", "low", "high"])
 

@@ -96,7 +96,7 @@ def people() -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Codes, in the order of the public code book (:data:`dpbook.datasets.codebook.ACS2019`).
+        Codes, in the order of the public code book (``dpbook.datasets.codebook.ACS2019``).
 
     Examples
     --------
@@ -702,7 +702,7 @@ def _analyses(noisy: Release, method: str, sets: int, rng: np.random.Generator) 
     return {"plain": _plain(same[0]), "one field": combined["one field"], "noise-aware": shifted}
 
 
-def people_coverage(*, trials: int = 60, seed: int = SEED, epsilons: Sequence[float] = (0.3, 1.0, 3.0)) -> pd.DataFrame:
+def people_coverage(*, trials: int = 40, seed: int = SEED, epsilons: Sequence[float] = (0.3, 1.0, 3.0)) -> pd.DataFrame:
     """Measure, by repetition, how often 95 % intervals of the regression hold the truth.
 
     The population is the field of the whole survey, so the graph is right and the true coefficients are known. Each
@@ -711,7 +711,7 @@ def people_coverage(*, trials: int = 60, seed: int = SEED, epsilons: Sequence[fl
 
     Parameters
     ----------
-    trials : int, default 60
+    trials : int, default 40
         Repetitions a cell.
     seed : int
         Of everything.

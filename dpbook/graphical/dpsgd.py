@@ -117,7 +117,7 @@ def release_dpsgd(
         Must be True for a real release (``rng=None``): batches and clipped sums are computed in floating point, for
         which there is no safe sampler. The release says ``float_safe=False`` in any case.
     inference : {"auto", "exact", "loopy"}
-        As in :class:`MarkovRandomField`.
+        As in ``MarkovRandomField``.
     rng : numpy.random.Generator, optional
         Seeded teaching noise; None, the default, means a real release.
     budget : PrivacyBudget, optional
@@ -126,8 +126,9 @@ def release_dpsgd(
     Returns
     -------
     Release
-        With the log-potentials of each clique as values (:func:`field_of` makes a field of them), the noise's standard
-        deviation on a step's summed gradient as ``scale``, and in ``settings`` how often the data were tuned on.
+        With the log-potentials of each clique as values (``dpsgd.field_of`` makes a field of them), the standard
+        deviation of the noise on a step's summed gradient as ``scale``, and in ``settings`` how often the data were
+        tuned on.
 
     Examples
     --------
@@ -297,9 +298,9 @@ def field_of(release: Release, *, inference: str = "auto") -> MarkovRandomField:
     Parameters
     ----------
     release : Release
-        From :func:`release_dpsgd`.
+        From ``release_dpsgd``.
     inference : {"auto", "exact", "loopy"}
-        As in :class:`MarkovRandomField`.
+        As in ``MarkovRandomField``.
 
     Returns
     -------
@@ -344,12 +345,12 @@ def tune_dpsgd_nonprivate(
     """Try every combination of settings on the records and say how well each run fitted them; not private.
 
     This is the search of the source. Its result depends on the records, and each run in it would cost epsilon: pass
-    the number of rows as ``tuned_over`` to :func:`release_dpsgd`, which then discloses the sum.
+    the number of rows as ``tuned_over`` to ``release_dpsgd``, which then discloses the sum.
 
     Parameters
     ----------
     records, domain, cliques, epsilon, delta, counts, person, null, inference
-        As in :func:`release_dpsgd`.
+        As in ``release_dpsgd``.
     grid : mapping of str to sequence of float
         Values of ``learning_rate``, ``clip``, ``sampling`` and ``steps``.
     rng : numpy.random.Generator, optional
@@ -409,7 +410,7 @@ def random_field(
     domain, cliques
         As in :func:`dpbook.graphical.release`.
     inference : {"auto", "exact", "loopy"}
-        As in :class:`MarkovRandomField`.
+        As in ``MarkovRandomField``.
     rng : numpy.random.Generator, optional
         The source of randomness; a fresh one by default.
 
@@ -537,6 +538,6 @@ def _descend(
 
 
 def _fit_of(units: _Units, problem: Problem, theta: Array) -> float:
-    """Return the mean log-likelihood of a unit under potentials, tied cliques counted as often as they occur."""
-    mean = np.asarray(units.cells.mean(axis=0)).ravel()
+    """Return the mean log-likelihood of a unit that was seen, tied cliques counted as often as they occur."""
+    mean = np.asarray(units.cells.sum(axis=0)).ravel() / max(units.shares.max(axis=1).sum(), 1.0)
     return float((problem.copies * mean) @ theta - problem.infer(theta).log_partition)

@@ -22,7 +22,7 @@ def noisy(epsilon: float, seed: int):
 
 
 def test_the_regression_is_that_of_statsmodels():
-    api = pytest.importorskip("statsmodels.api")
+    api = pytest.importorskip("statsmodels.discrete.discrete_model")
     frame = people()
     design = np.column_stack([np.ones(len(frame)), frame[["education", "age", "sex", "married"]].to_numpy()])
     fitted = api.Logit((frame["income"] >= 2).astype(int).to_numpy(), design).fit(disp=False)
@@ -51,7 +51,7 @@ def test_the_fully_synthetic_rule_estimates_the_variance_that_it_should():
     found = combine(sets, np.full((m, 20_000), u))
     assert found.variance.mean() == pytest.approx(found.estimate.var(), rel=0.03)
     held = ((found.lower < 0) & (found.upper > 0)).mean()
-    assert 0.94 < held < 0.965
+    assert 0.94 < held < 0.98  # the rule's degrees of freedom are on the careful side
     trusting = combine(sets, np.full((m, 20_000), u), rule="partially synthetic")
     assert ((trusting.lower < 0) & (trusting.upper > 0)).mean() < 0.75
 
@@ -121,7 +121,7 @@ def test_the_committed_quality_grows_with_epsilon_and_the_graph_matters():
 
 
 def test_the_committed_coverage_shows_that_plain_intervals_fall_short():
-    """60 repetitions: a coverage of 0.95 has a standard error of 0.028, its mean over five coefficients less."""
+    """40 repetitions: a coverage of 0.95 has a standard error of 0.034, its mean over five coefficients less."""
     table = load("people_coverage")
     mean = table.groupby(["analysis", "epsilon"])["coverage"].mean()
     assert (mean["survey"] > 0.9).all()
@@ -132,13 +132,13 @@ def test_the_committed_coverage_shows_that_plain_intervals_fall_short():
 
 def test_the_committed_comparison_with_private_pgm_is_on_the_same_tables():
     table = load("people_mbi")
-    ours = table.query("method in ('naive', 'ridge', 'cgm', 'penalised')")
+    ours = table.query("method in ('ridge', 'cgm', 'penalised')")
     theirs = table.query("method == 'mbi'")
     assert len(theirs) == 4
     for epsilon in (0.3, 3.0):
         both = pd.concat([ours, theirs])
         pair = both[both["epsilon"] == epsilon].groupby("method")["released"].mean()
-        assert (pair / pair.min()).max() < 1.5
+        assert (pair / pair.min()).max() < 1.1
 
 
 def test_the_committed_intervals_hold_a_row_for_every_coefficient():
