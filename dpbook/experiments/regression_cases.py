@@ -654,7 +654,7 @@ def cell_records() -> tuple[list[Array], list[Array]]:
 
 def neighbourhood_cells(
     *,
-    trials: int = 20,
+    trials: int = 5,
     epsilons: Sequence[float] = (1.0, 2.0, 4.0, 8.0),
     methods: Sequence[str] = ("naive", "gibbs-update", "collapsed", "output"),
     seed: int = SEED,
@@ -664,7 +664,7 @@ def neighbourhood_cells(
 
     Parameters
     ----------
-    trials : int, default 20
+    trials : int, default 5
         Releases of each cell.
     epsilons, methods : sequences
         The grid.
