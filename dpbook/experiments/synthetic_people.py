@@ -265,7 +265,7 @@ def combine(estimates: Array, variances: Array, *, rule: str = "fully synthetic"
 # Private fields and what they generate
 
 
-def learn(release: Release, method: str) -> MarkovRandomField:
+def learn(release: Release, method: str, *, tolerance: float = 1e-4) -> MarkovRandomField:
     """Learn a field from noisy tables by one method.
 
     Parameters
@@ -275,6 +275,8 @@ def learn(release: Release, method: str) -> MarkovRandomField:
     method : {"naive", "ridge", "cgm", "penalised", "mbi"}
         As in :func:`dpbook.graphical.fit`; ``"ridge"`` for naive with a ridge of 1 instead of 1e-4; or Private-PGM
         where the package ``mbi`` is installed.
+    tolerance : float, default 1e-4
+        Of the fit, in probability; replicates need no better.
 
     Returns
     -------
@@ -298,7 +300,7 @@ def learn(release: Release, method: str) -> MarkovRandomField:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = "naive" if method == "ridge" else method
-        return graphical.fit(release, method=fitted, ridge=ridge, tolerance=1e-4, iterations=300)
+        return graphical.fit(release, method=fitted, ridge=ridge, tolerance=tolerance, iterations=500)
 
 
 def fit_mbi(release: Release, *, iterations: int = 1000) -> tuple[MarkovRandomField, float]:
@@ -485,7 +487,7 @@ def _fields(
     found = {}
     for method in methods:
         start = time.process_time()
-        field = learn(noisy, method)
+        field = learn(noisy, method, tolerance=1e-6)
         found[method] = field, time.process_time() - start
     return found
 
@@ -624,7 +626,7 @@ def people_mbi(*, trials: int = 2, seed: int = SEED, iterations: int = 1000) -> 
     for epsilon, method, call in itertools.product((0.3, 3.0), methods, range(trials)):
         noisy = graphical.release(people(), DOMAIN, CLIQUES, epsilon=epsilon, rng=cell_rng(seed, "noise", epsilon, 0))
         start = time.process_time()
-        field = fit_mbi(noisy, iterations=iterations)[0] if method == "mbi" else learn(noisy, method)
+        field = fit_mbi(noisy, iterations=iterations)[0] if method == "mbi" else learn(noisy, method, tolerance=1e-6)
         seconds = time.process_time() - start
         rows.append((epsilon, method, call, seconds, _squared_error(noisy, field), *_judge(field)))
     return pd.DataFrame(rows, columns=["epsilon", "method", "call", "seconds", "objective", *_MEASURES])
