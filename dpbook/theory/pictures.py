@@ -266,8 +266,9 @@ def interactive_profile(
     """Return an interactive picture of delta against epsilon as self-contained HTML: sliders over exact curves.
 
     It needs no server and no library: the curves of :func:`profile_curves` are in the page, three sliders (α, n, m;
-    mouse, touch or arrow keys) choose among them, and a line of text says what the picture shows. Colours follow the
-    page's light or dark theme. Without JavaScript the first setting is drawn. The same arguments give the same text.
+    mouse, touch or arrow keys) choose among them, and a line of text says what the picture shows. It lies on a light
+    card, on a dark page too, as every figure of the book does. Without JavaScript the first setting is drawn. The same
+    arguments give the same text.
 
     Parameters
     ----------
@@ -288,7 +289,7 @@ def interactive_profile(
 
     Explained in :doc:`/book/theory/coins`.
     """
-    from dpbook.plotting import METHODS
+    from dpbook.plotting import INK, METHODS
 
     curves = profile_curves(alphas=alphas, sizes=sizes, records=records)
     table = curves.pop("log10_delta")
@@ -311,7 +312,6 @@ def interactive_profile(
     )
     rules = "".join(
         f".dpt .dpt-c{r}{{stroke:{style.color};stroke-dasharray:{dash or 'none'}}}"
-        f"html[data-theme=dark] .dpt .dpt-c{r}{{stroke:{_light(style.color)}}}"
         for r, (style, dash) in enumerate(zip(styles, dashes, strict=True))
     )
     sliders = "".join(
@@ -323,7 +323,7 @@ def interactive_profile(
         )
     )
     body = _PAGE.replace("@RULES@", rules).replace("@SLIDERS@", sliders).replace("@AXES@", _axes())
-    body = body.replace("@PATHS@", paths).replace("@LEGEND@", legend)
+    body = body.replace("@PATHS@", paths).replace("@LEGEND@", legend).replace("@INK@", INK)
     return body.replace("@DATA@", json.dumps(data, separators=(",", ":"), ensure_ascii=False))
 
 
@@ -369,15 +369,10 @@ def _slider(key: str, label: str, values: Sequence[float], position: int) -> str
     )
 
 
-def _light(colour: str) -> str:
-    """Return a colour mixed with white, for a dark page."""
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(0.45 * part + 0.55 * 255):02x}" for part in parts)
-
-
 _PAGE = """<div class="dpt" role="group" aria-label="Interactive picture: delta against epsilon">
 <style>
-.dpt{max-width:660px;margin:0 auto;color:inherit;font-size:.95em}
+.dpt{max-width:660px;margin:0 auto;padding:.6rem;border-radius:.5rem;font-size:.95em}
+.dpt,.dpt p,.dpt li{background:#fff;color:@INK@}
 .dpt svg{width:100%;height:auto;display:block}
 .dpt text{fill:currentColor;font-size:14px}
 .dpt .dpt-up{font-size:10px}
