@@ -346,7 +346,10 @@ def test_the_noise_aware_ridge_grows_with_the_noise_and_shrinks_with_n():
 
 
 def test_the_default_cgm_beats_the_untuned_naive_fit_and_comes_near_the_best_ridge():
-    """Chains of four variables, 4 populations: never worse than ridge 1e-4; on average within 15 % of the best."""
+    """Chains of four variables, 4 populations: on average better than ridge 1e-4 and within 15 % of the best ridge.
+
+    In one release the two may tie, where no noisy cell comes near zero: then cgm is behind by at most 0.001 nats.
+    """
     domain, cliques = dict.fromkeys("abcd", 4), chain("abcd")
     for n, epsilon in ((1000, 0.5), (10_000, 1.0)):
         found = {}
@@ -362,7 +365,8 @@ def test_the_default_cgm_beats_the_untuned_naive_fit_and_comes_near_the_best_rid
             for method in ("cgm", "penalised"):
                 found.setdefault(method, []).append(truth.kl(fit(noisy, method=method)))
         best = min(np.mean(found[ridge]) for ridge in (1.0, 10.0, 100.0))
-        assert (np.array(found["cgm"]) <= np.array(found[1e-4])).all()
+        assert np.mean(found["cgm"]) < np.mean(found[1e-4])
+        assert (np.array(found["cgm"]) <= np.array(found[1e-4]) + 1e-3).all()
         assert np.mean(found["cgm"]) < 1.15 * best
         assert np.mean(found["penalised"]) < 1.25 * best
 
