@@ -150,9 +150,9 @@ def itineraries(
     >>> itineraries(2, days=2, rng=np.random.default_rng(0))
        person  s1  s2  s3  s4  s5  s6
     0       0   0   0   0   0   0   0
-    1       0  32  32   3  41  28  28
-    2       1   8   8   7   8   6   6
-    3       1  32  28  56   8   6  22
+    1       0  76  76   4   6   5   6
+    2       1  32  32  32   8  32  77
+    3       1  32   3   3   6   8  76
 
     Explained in :doc:`/book/graphical-models/mobility`.
     """
