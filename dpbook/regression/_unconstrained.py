@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpbook.regression.problem import Layout, Problem
 
-__all__ = ["Natural", "Unconstrained", "product", "times"]
+__all__ = ["Natural", "SecondMoments", "Unconstrained", "coordinates_for", "product", "times"]
 
 Array = NDArray[np.float64]
 _SMALL = 6  # up to this many rows a batched product is a broadcast, beyond it a call of BLAS for each member
@@ -326,6 +326,148 @@ class Unconstrained:
         rows, columns = np.tril_indices(d)
         out[q + 1 + d + np.flatnonzero(rows == columns)] = 2 * (self.dof - (d - 1 - diagonal[:, None]))
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments(Unconstrained):
+    """The coordinates of a regression without an intercept, where only second moments of x are released.
+
+    ``E[x x'] = cov_x + mean_x mean_x'`` may be known well while its two parts are not: a thin curved ridge in the
+    coordinates above. Here ``E[x x'] = R R'`` with ``R = P E^-1``, ``mean_x = R a`` and ``cov_x = R (I - a a') R'``
+    with ``a = zeta / sqrt(1 + |zeta|²)``, so that the ridge is straight. Nothing about mean_x is centred.
+    """
+
+    def _forward(self, position: Array) -> _Forward:
+        plain = super()._forward(position)
+        zeta = self._parts(position)[2]
+        second = plain.root
+        size = 1 + (zeta * zeta).sum(axis=0)
+        along = zeta / np.sqrt(size)
+        mean_x = times(second, along)
+        # (I - k a a')² = I - a a' with k = 1 / (1 + sqrt(1 - |a|²))
+        shrunk = mean_x[:, None] * (along * (np.sqrt(size) / (1 + np.sqrt(size))))[None]
+        root = second - shrunk
+        cov_x = product(root, np.swapaxes(root, 0, 1))
+        natural = plain.natural._replace(mean_x=mean_x, cov_x=cov_x)
+        return plain._replace(natural=natural, root=root, centring=second)
+
+    def position_of(self, natural: Natural) -> Array:
+        """Return the positions (dim, B) at which the parameters are these."""
+        d = self.layout.d
+        xi = self.theta_coordinates(natural.theta, natural.sigma2)
+        mean = natural.mean_x
+        inverse = _lower_inverse(_cholesky(natural.cov_x + mean[:, None] * mean[None]))
+        along = times(inverse, mean)
+        zeta = along / np.sqrt(np.maximum(1 - (along * along).sum(axis=0), 1e-12))
+        bartlett = product(inverse, self.root_x)
+        on = np.arange(d)
+        bartlett[on, on] = np.log(bartlett[on, on])
+        return np.concatenate([xi, np.log(natural.sigma2)[None], zeta, bartlett[np.tril_indices(d)]])
+
+    def prior_draw(self, rng: np.random.Generator) -> Array:
+        """Return positions drawn from the prior, (dim, B); only where nothing is centred."""
+        return self.position_of(Unconstrained._forward(self, super().prior_draw(rng)).natural)
+
+    def _log_prior(self, position: Array, forward: _Forward) -> tuple[Array, Array, Array]:
+        """Return the log prior, and with it R^-1 (mean_x - mean) and h = g / sigma."""
+        xi, v, zeta, entries = self._parts(position)
+        d, bartlett = self.layout.d, forward.bartlett
+        h = forward.spread / forward.sigma
+        value = -0.5 * (h * h * xi * xi).sum(axis=0) + np.log(h).sum(axis=0)
+        value = value - self.shape * v - self.rate * np.exp(-v)
+        size = 1 + (zeta * zeta).sum(axis=0)
+        off = zeta / np.sqrt(size) - times(bartlett, self._standard_mean())
+        rows, columns = np.tril_indices(d)
+        degrees = self.dof - (d - 1 - np.arange(d)[:, None])
+        value = value + (degrees * entries[rows == columns]).sum(axis=0) + 0.5 * self.dof * np.log(size)
+        value = value - 0.5 * ((bartlett**2).sum(axis=(0, 1)) + (_transposed_times(bartlett, zeta) ** 2).sum(axis=0))
+        value = value - 0.5 * self.strength * ((off * off).sum(axis=0) + (zeta * off).sum(axis=0) ** 2)
+        return value, off, h
+
+    def gradient(
+        self, position: Array, forward: _Forward, by: Natural, by_root: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Return the log prior (B,), and the gradient (dim, B) of it plus a function with derivatives ``by``."""
+        assert by_root is None
+        xi, v, zeta, _ = self._parts(position)
+        q, d, bartlett = self.layout.regressors, self.layout.d, forward.bartlett
+        value, off, h = self._log_prior(position, forward)
+        out = self._carried_back(position, forward, by, np.zeros_like(forward.root))
+        out[:q] -= h * h * xi
+        pull = -0.5 * self.centred_theta * (self.sigma_star / forward.sigma)  # dh/dv
+        out[q] += ((1 / h - h * xi * xi) * pull).sum(axis=0) - self.shape + self.rate * np.exp(-v)
+        size = 1 + (zeta * zeta).sum(axis=0)
+        crossed = (zeta * off).sum(axis=0)
+        towards = self.strength * (off + crossed * zeta)
+        turned = _transposed_times(bartlett, zeta)  # E' zeta
+        own = self.dof * zeta / size - times(bartlett, turned) - self.strength * crossed * off
+        out[q + 1 : q + 1 + d] += own - _by_zeta(zeta, size, towards)
+        by_bartlett = towards[:, None] * self._standard_mean()[None] - bartlett - zeta[:, None] * turned[None]
+        rows, columns = np.tril_indices(d)
+        entries = by_bartlett[rows, columns]
+        on = np.arange(d)
+        entries[rows == columns] *= bartlett[on, on]
+        entries[rows == columns] += self.dof - (d - 1 - on[:, None])
+        out[q + 1 + d :] += entries
+        return value, out
+
+    def volume_gradient(self, position: Array, forward: _Forward, by: Natural) -> tuple[Array, Array]:
+        """Return the log volume (B,) of the map to the parameters, and the gradient of it plus a function."""
+        q, d = self.layout.regressors, self.layout.d
+        zeta, entries = self._parts(position)[2:]
+        rows, columns = np.tril_indices(d)
+        powers = (2 * d + 1 - np.arange(d))[:, None]
+        size = 1 + (zeta * zeta).sum(axis=0)
+        value = np.log(forward.spread).sum(axis=0) + position[q] - 0.5 * (d + 2) * np.log(size)
+        value = value - (powers * entries[rows == columns]).sum(axis=0)
+        out = self._carried_back(position, forward, by, np.zeros_like(forward.root))
+        out[q] += 1 + 0.5 * forward.sigma * ((1 - self.centred_theta) / forward.spread).sum(axis=0)
+        out[q + 1 : q + 1 + d] -= (d + 2) * zeta / size
+        out[q + 1 + d + np.flatnonzero(rows == columns)] -= powers
+        return value, out
+
+    def _carried_back(self, position: Array, forward: _Forward, by: Natural, by_root: Array) -> Array:
+        """Return derivatives by the coordinates (dim, B) from those by the parameters, and by R besides."""
+        q, d = self.layout.regressors, self.layout.d
+        zeta, second = self._parts(position)[2], forward.centring
+        size = 1 + (zeta * zeta).sum(axis=0)
+        by_mean = by.mean_x - 2 * times(by.cov_x, forward.natural.mean_x)  # cov_x = R R' - mean_x mean_x'
+        by_second = by_root + by_mean[:, None] * (zeta / np.sqrt(size))[None]
+        # The rest is as with an intercept, for R in L's place and no mean.
+        nothing = by._replace(mean_x=np.zeros_like(by.mean_x))
+        out = super()._carried_back(position, forward._replace(root=second), nothing, by_second)
+        out[q + 1 : q + 1 + d] = _by_zeta(zeta, size, _transposed_times(second, by_mean))
+        return out
+
+    def prior_curvature(self, position: Array) -> Array:
+        """Return the diagonal (dim, B) of the prior's information, roughly."""
+        forward = self._forward(position)
+        d, q = self.layout.d, self.layout.regressors
+        out = np.ones_like(position)
+        out[:q] = (forward.spread / forward.sigma) ** 2
+        out[q] = self.shape
+        out[q + 1 : q + 1 + d] = self.strength
+        rows, columns = np.tril_indices(d)
+        out[q + 1 + d + np.flatnonzero(rows == columns)] = 2 * (self.dof - (d - 1 - np.arange(d)[:, None]))
+        return out
+
+    def _standard_mean(self) -> Array:
+        """Return P^-1 times the prior mean of mean_x."""
+        return times(_lower_inverse(self.root_x), self.mean_x)
+
+
+def coordinates_for(problem: Problem, chains: int) -> Unconstrained:
+    """Return the coordinates that suit a problem: with an intercept, or without one."""
+    return (Unconstrained if problem.layout.intercept else SecondMoments).of(problem, chains)
+
+
+def _transposed_times(matrix: Array, vector: Array) -> Array:
+    return times(np.swapaxes(matrix, 0, 1), vector)
+
+
+def _by_zeta(zeta: Array, size: Array, by_along: Array) -> Array:
+    """Carry derivatives by a = zeta / sqrt(size), size = 1 + |zeta|², to zeta."""
+    return (by_along - zeta * ((zeta * by_along).sum(axis=0) / size)) / np.sqrt(size)
 
 
 def product(a: Array, b: Array) -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from dpbook.latent_noise import draw_noise_variance
-from dpbook.regression._unconstrained import Natural, Unconstrained, times
+from dpbook.regression._unconstrained import Natural, Unconstrained, coordinates_for, times
 from dpbook.regression.problem import CovariatePrior, Draws, ParameterPrior, Problem
 
 __all__ = ["draw", "information_at", "part_of", "released_moments", "start_of"]
@@ -459,7 +459,7 @@ def start_of(
 
     Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
-    coordinates = Unconstrained.of(problem, chains)
+    coordinates = coordinates_for(problem, chains)
     scale = np.tile(problem.scale, chains)
     noise = np.broadcast_to((2.0 if problem.laplace else 1.0) * scale**2, (problem.layout.size, len(scale)))
     position = _candidate(target, coordinates, problem, chains, 4 * noise, rng)

@@ -12,7 +12,7 @@ from dpbook import regression
 from dpbook.diagnostics import Calibration
 from dpbook.posterior import ConvergenceWarning
 from dpbook.regression import collapsed
-from dpbook.regression._unconstrained import Natural, Unconstrained
+from dpbook.regression._unconstrained import Natural, Unconstrained, coordinates_for
 from dpbook.regression.collapsed import CollapsedTarget, inverse_of
 from dpbook.regression.hamiltonian import _mirrored, _State, released_moments
 from dpbook.regression.moments import from_normal, record_moments
@@ -44,7 +44,7 @@ def random_problem(d, intercept, releases, rng, n=100.0, scale=5.0, mechanism="l
 
 def partly_centred(problem, chains, rng):
     """Coordinates with random centring, so that no term of the gradient vanishes."""
-    plain = Unconstrained.of(problem, chains)
+    plain = coordinates_for(problem, chains)
     d, batch = problem.layout.d, len(plain.shape)
     return replace(
         plain,
@@ -120,7 +120,7 @@ def test_the_gradient_is_that_of_the_density(d, intercept):
 def test_mean_and_covariance_are_those_of_the_moments_module(d, intercept):
     rng = np.random.default_rng(d)
     problem = random_problem(d, intercept, 3, rng)
-    coordinates, target = Unconstrained.of(problem, 1), CollapsedTarget(problem, 1)
+    coordinates, target = coordinates_for(problem, 1), CollapsedTarget(problem, 1)
     position = 0.5 * rng.normal(size=(coordinates.dim, 3))
     natural = coordinates.natural(position)
     by_record = record_moments(
@@ -134,19 +134,21 @@ def test_mean_and_covariance_are_those_of_the_moments_module(d, intercept):
     )
 
 
+@pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("d", [1, 3])
-def test_coordinates_and_parameters_are_each_others_inverse(d):
+def test_coordinates_and_parameters_are_each_others_inverse(d, intercept):
     rng = np.random.default_rng(d)
-    coordinates = partly_centred(random_problem(d, True, 2, rng), 2, rng)
+    coordinates = partly_centred(random_problem(d, intercept, 2, rng), 2, rng)
     position = rng.normal(size=(coordinates.dim, 4))
     np.testing.assert_allclose(coordinates.position_of(coordinates.natural(position)), position, atol=1e-9)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("d", [1, 2])
-def test_prior_draws_and_the_density_in_coordinates_are_those_of_the_prior(d):
+def test_prior_draws_and_the_density_in_coordinates_are_those_of_the_prior(d, intercept):
     # The log density in coordinates less the log volume of the map is the density of the parameters.
     rng = np.random.default_rng(d)
-    problem = random_problem(d, True, 1, rng)
+    problem = random_problem(d, intercept, 1, rng)
     coordinates = partly_centred(problem, 6, rng)
     position = 0.7 * rng.normal(size=(coordinates.dim, 6))
     zero = Natural(*(np.zeros_like(each) for each in coordinates.natural(position)))
@@ -164,7 +166,7 @@ def test_prior_draws_and_the_density_in_coordinates_are_those_of_the_prior(d):
     gap = coordinates.log_prior(position) - volume - expected
     # Centring differs from chain to chain; the constants of both densities do not.
     np.testing.assert_allclose(gap, gap[0], atol=1e-8)
-    many = Unconstrained.of(problem, 20_000)
+    many = coordinates_for(problem, 20_000)
     drawn = many.natural(many.prior_draw(rng))
     assert abs(drawn.sigma2.mean() - 0.5 / 4) < 5 * drawn.sigma2.std() / np.sqrt(20_000)
     mean_cov = covariates.scale[0] / (d + 9 - d - 1)
@@ -337,6 +339,19 @@ def test_a_wild_release_gives_a_sane_posterior():
     means = drawn.sigma2.mean(axis=(1, 2))
     assert means.min() > 0.001
     assert means.max() < 10
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1e6])
+def test_without_an_intercept_chains_agree_although_mean_and_variance_of_x_are_not_told_apart(epsilon):
+    # E[x²] is known, its parts are not: in coordinates of mean and variance R-hat of sigma2 was 1.2 to 1.5.
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, size=1000)
+    y = (0.3 * x + 0.2 * rng.normal(size=1000)).clip(-1, 1)
+    bounds = {"x_bounds": (-1, 1), "y_bounds": (-1, 1)}
+    release = regression.release(x, y, epsilon=epsilon, intercept=False, rng=rng, **bounds)
+    prior = regression.NormalInverseGamma(0.0, 1.0, 2, 0.2)
+    posterior = regression.infer(release, prior, draws=800, chains=8, warm_up=200, rng=rng)
+    assert max(posterior.rhat("sigma2"), *posterior.rhat("theta")) < 1.1
 
 
 def test_releases_in_one_batch_need_not_share_anything_but_their_shape():
