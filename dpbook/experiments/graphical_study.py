@@ -242,7 +242,7 @@ def divergence(
                 for ridge in ridges:
                     _measure(found, ("naive", ridge), world, partial(_naive, noisy, ridge, iterations))
                 for method in ("cgm", "penalised"):
-                    fitting = partial(fit, noisy, method=method, iterations=iterations)
+                    fitting = partial(fit, noisy, method=method, gap=1e-3, iterations=iterations)
                     _measure(found, (method, math.nan), world, fitting)
         rows += _summarised(found, {"graph": kind, "states": states, "n": n, "epsilon": epsilon}, ridges)
     return pd.DataFrame(rows)
@@ -571,7 +571,7 @@ def regularisation(
             model = fit_nonprivate(world.records, world.domain, world.cliques, ridge=ridge, tolerance=1e-6)
             found.setdefault(("non-private", ridge), []).append(world.truth.kl(model))
         for method in ("cgm", "penalised"):
-            found.setdefault((method, math.nan), []).append(world.truth.kl(fit(noisy, method=method)))
+            found.setdefault((method, math.nan), []).append(world.truth.kl(fit(noisy, method=method, gap=1e-3)))
     return pd.DataFrame(
         {
             "method": method,
@@ -626,7 +626,7 @@ def scatter(
             ),
             "naive": fit(noisy, method="naive", iterations=100),
             "naive best": fit(noisy, method="naive", ridge=aware, iterations=200),
-            "cgm": fit(noisy, iterations=200),
+            "cgm": fit(noisy, gap=1e-3, iterations=200),
             "penalised": fit(noisy, method="penalised", iterations=200),
         }
         edges = world.cliques[:3]

@@ -40,6 +40,7 @@ def fit(
     ridge: float | None = None,
     project: bool = True,
     steps: int | None = None,
+    gap: float = 0.05,
     prior_sd: float = 1.0,
     inference: str = "auto",
     tolerance: float | None = None,
@@ -70,6 +71,9 @@ def fit(
         How many steps ``"cgm"`` makes. A step moves a log-potential by at most 1/b, b being the noise scale; by
         default all steps together may move it by 1/4: max(1, b/4) steps, at most 50. Run on, EM forgets its start
         and ends at the L1 projection of the noisy tables on the marginals, which overfits.
+    gap : float, default 0.05
+        The duality gap, in nats a cell, at which an E-step of ``"cgm"`` stops: small beside the nat or so by which
+        the noise's own log density varies from cell to cell.
     prior_sd : float, default 1.0
         The standard deviation of the log-potentials in the prior of ``"penalised"``.
     inference : {"auto", "exact", "loopy"}
@@ -106,7 +110,7 @@ def fit(
     iterations = integer("iterations", iterations, least=1)
     if tolerance is not None:
         tolerance = positive("tolerance", tolerance)
-    prior_sd = positive("prior_sd", prior_sd)
+    prior_sd, gap = positive("prior_sd", prior_sd), positive("gap", gap)
     if ridge is not None:
         ridge = positive("ridge", ridge)
     if steps is not None:
@@ -119,7 +123,7 @@ def fit(
     if method == "naive":
         return _fit_naive(problem, 1e-4 if ridge is None else ridge, bool(project), tolerance, iterations)
     if method == "cgm":
-        return _fit_cgm(problem, ridge, steps, tolerance, iterations)
+        return _fit_cgm(problem, ridge, steps, gap, tolerance, iterations)
     if not isinstance(problem.engine, JunctionTree):
         raise ValueError("method 'penalised' needs exact inference; use method='cgm' where the graph is too entangled")
     return _fit_penalised(problem, prior_sd, tolerance, iterations)
@@ -275,18 +279,18 @@ def noise_aware_ridge(problem: Problem) -> float:
 
 
 def _fit_cgm(
-    problem: Problem, ridge: float | None, steps: int | None, tolerance: float, iterations: int
+    problem: Problem, ridge: float | None, steps: int | None, allowed: float, tolerance: float, iterations: int
 ) -> MarkovRandomField:
     """EM: the M-step is free, for the tables that an E-step infers are those of the field at θ + λ."""
     ridge = noise_aware_ridge(problem) if ridge is None else ridge
-    best = _maximum_likelihood(problem, _projected(problem), ridge, tolerance=tolerance, iterations=iterations)
+    rough = max(tolerance, min(10 * tolerance, 1e-4))  # EM moves on from here: the start need not be exact
+    best = _maximum_likelihood(problem, _projected(problem), ridge, tolerance=rough, iterations=iterations)
     scale = float(np.median(problem.scales))
     if steps is None:
         steps = int(np.clip(round(_MOVE * scale), 1, _MOST_STEPS))
     theta, multipliers, gap, evaluations = best.theta, None, 0.0, best.evaluations
     history = []
-    # A gap of a thousandth of a nat for each cell is far below what the noise can tell.
-    enough = 1e-3 * problem.counts.size
+    enough = allowed * problem.counts.size
     for _ in range(steps):
         found = expectation(problem, theta, start=multipliers, tolerance=enough)
         theta, multipliers = theta + found.multipliers / problem.copies, found.multipliers
@@ -302,7 +306,7 @@ def _fit_cgm(
         tuple(history),
         gap,
         evaluations,
-        {"ridge": ridge, "steps": steps},
+        {"ridge": ridge, "steps": steps, "gap": allowed},
     )
     return problem.field(theta, report)
 
