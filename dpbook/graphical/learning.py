@@ -40,7 +40,7 @@ def fit(
     ridge: float | None = None,
     project: bool = True,
     steps: int | None = None,
-    gap: float = 0.05,
+    gap: float = 1e-3,
     prior_sd: float = 1.0,
     inference: str = "auto",
     tolerance: float | None = None,
@@ -71,9 +71,9 @@ def fit(
         How many steps ``"cgm"`` makes. A step moves a log-potential by at most 1/b, b being the noise scale; by
         default all steps together may move it by 1/4: max(1, b/4) steps, at most 50. Run on, EM forgets its start
         and ends at the L1 projection of the noisy tables on the marginals, which overfits.
-    gap : float, default 0.05
-        The duality gap, in nats a cell, at which an E-step of ``"cgm"`` stops: small beside the nat or so by which
-        the noise's own log density varies from cell to cell.
+    gap : float, default 1e-3
+        The duality gap, in nats a cell, at which an E-step of ``"cgm"`` stops. The noise's own log density varies by
+        about a nat from cell to cell, so that 0.05 is as good for most purposes, and about twice as fast.
     prior_sd : float, default 1.0
         The standard deviation of the log-potentials in the prior of ``"penalised"``.
     inference : {"auto", "exact", "loopy"}
@@ -283,7 +283,8 @@ def _fit_cgm(
 ) -> MarkovRandomField:
     """EM: the M-step is free, for the tables that an E-step infers are those of the field at θ + λ."""
     ridge = noise_aware_ridge(problem) if ridge is None else ridge
-    rough = max(tolerance, min(10 * tolerance, 1e-4))  # EM moves on from here: the start need not be exact
+    # EM moves on from here: the start need be no more exact than the E-steps.
+    rough = max(tolerance, min(tolerance * allowed / 1e-3, 1e-4))
     best = _maximum_likelihood(problem, _projected(problem), ridge, tolerance=rough, iterations=iterations)
     scale = float(np.median(problem.scales))
     if steps is None:

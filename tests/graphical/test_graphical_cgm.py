@@ -191,7 +191,7 @@ def test_the_stopping_rule_is_explicit_and_reported():
     assert report.iterations == len(report.history)
     assert f"{report.iterations} steps of EM" in report.stopped
     assert "ridge" in report.stopped
-    assert report.gap <= 0.05 * 12
+    assert report.gap <= 1e-3 * 12
     assert fit(noisy, gap=1e-4).report.gap <= 1e-4 * 12
     assert fit(noisy, steps=0).report.iterations == 0
 
