@@ -326,8 +326,9 @@ def test_tiny_data_and_extreme_epsilon_give_a_posterior_without_a_numerical_warn
 
 
 def test_a_wild_release_gives_a_sane_posterior():
-    # Negative variances, means that the second moments forbid, nothing at all, covariates that do not vary.
-    noisy = [[0, 0, -50, 0, 20], [0, 0, 20, 0, -200], [40, -40, 1, 30, 1], [0, 0, 0, 0, 0], [90, 90, 90, 90, 90]]
+    # Negative variances ten noise scales below zero, means that the second moments forbid, nothing at all, covariates
+    # that do not vary.
+    noisy = [[0, 0, -50, 0, 20], [0, 0, 20, 0, -50], [40, -40, 1, 30, 1], [0, 0, 0, 0, 0], [90, 90, 90, 90, 90]]
     rng = np.random.default_rng(0)
     problem, _ = designed(len(noisy), 100, 1.0, rng)
     problem = replace(problem, noisy=np.array(noisy, dtype=float))

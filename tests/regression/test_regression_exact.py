@@ -173,3 +173,13 @@ def test_a_wrong_law_is_caught_by_the_same_comparison():
     plain = Unconstrained.of(problem, 20_000)
     prior = plain.natural(plain.prior_draw(rng)).sigma2
     assert stats.ks_2samp(drawn.sigma2[0, :, ::10].ravel(), prior).pvalue < 1e-6
+
+
+def test_a_sum_of_squares_far_below_zero_leaves_one_sane_mode():
+    # Forty noise scales below zero: by the normal approximation a huge variance of y² would explain it, by the exact
+    # law nothing does but the noise.
+    rng = np.random.default_rng(11)
+    drawn = exact.sample(one_problem([0, 0, 20, 0, -200], 100.0, 5.0), draws=100, chains=8, rng=rng, warm_up=200)
+    means = drawn.theta[0].mean(axis=1)
+    assert (np.abs(means) < 0.5).all()
+    assert drawn.sigma2.max() < 2
