@@ -39,10 +39,18 @@ class Domain:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbook.graphical import Domain
     >>> domain = Domain.of({"age": 3, "work": ["no", "yes"]})
-    >>> domain.sizes
-    (3, 2)
+    >>> domain.sizes, domain.shape(("work", "age")), domain.size(("work", "age")), domain.indices(("work",))
+    ((3, 2), (2, 3), 6, (1,))
+    >>> codes = domain.codes("work", ["yes", "no"])
+    >>> codes
+    array([1, 0])
+    >>> domain.frame(np.array([[2, 1]]))["work"][0]
+    'yes'
+    >>> Domain.of_settings(domain.settings) == domain
+    True
 
     Explained in :doc:`/book/graphical-models/log-linear-models`.
     """

@@ -100,6 +100,8 @@ class MarkovRandomField:
     >>> model.marginal(("a", "c"))
     array([[0.3125, 0.1875],
            [0.1875, 0.3125]])
+    >>> model.with_potentials([agree, 0 * agree]).marginal("c")
+    array([0.5, 0.5])
 
     Explained in :doc:`/book/graphical-models/log-linear-models`.
     """

@@ -95,9 +95,16 @@ class JunctionTree:
     >>> from dpbook.graphical.junction import JunctionTree
     >>> tree = JunctionTree((2, 2, 2), [(0, 1), (1, 2)])
     >>> agree = np.log([[[3.0, 1.0], [1.0, 3.0]]])
-    >>> tree.infer([agree, agree]).marginals[0][0]
+    >>> beliefs = tree.infer([agree, agree])
+    >>> beliefs.marginals[0][0]
     array([[0.375, 0.125],
            [0.125, 0.375]])
+    >>> tree.treewidth, tree.entries, tree.holds((0, 2))
+    (1, 4, False)
+    >>> tree.sample(beliefs, 3, np.random.default_rng(0)).shape
+    (3, 3)
+    >>> tree.tangent(beliefs, [agree, agree])[0].sum().round(12) + 0
+    np.float64(0.0)
 
     Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
@@ -130,7 +137,7 @@ class JunctionTree:
 
     @property
     def treewidth(self) -> int:
-        """The width of this tree: the variables of its largest node, less one."""
+        """The number of variables of the largest node of this tree, less one."""
         return max(len(node.variables) for node in self.nodes) - 1
 
     def _place(self, clique: tuple[int, ...]) -> _Place:

@@ -48,8 +48,16 @@ class Problem:
     >>> from dpbook.graphical.domain import Domain
     >>> from dpbook.graphical.problem import Problem
     >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([3.0, 1.0])], [0.0], 4)
-    >>> problem.infer(np.zeros(2)).means
+    >>> found = problem.infer(np.zeros(2))
+    >>> found.means
     array([0.5, 0.5])
+    >>> problem.tangent(found, np.array([1.0, 0.0]))
+    array([ 0.25, -0.25])
+    >>> theta = problem.start(np.array([0.75, 0.25]))
+    >>> problem.field(theta, None).marginal("a")
+    array([0.75, 0.25])
+    >>> problem.split(problem.consistent(problem.counts))
+    [array([3., 1.])]
 
     Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
