@@ -467,7 +467,7 @@ def _transposed_times(matrix: Array, vector: Array) -> Array:
 
 def _by_zeta(zeta: Array, size: Array, by_along: Array) -> Array:
     """Carry derivatives by a = zeta / sqrt(size), size = 1 + |zeta|², to zeta."""
-    return (by_along - zeta * ((zeta * by_along).sum(axis=0) / size)) / np.sqrt(size)
+    return np.asarray((by_along - zeta * ((zeta * by_along).sum(axis=0) / size)) / np.sqrt(size))
 
 
 def product(a: Array, b: Array) -> Array:
