@@ -658,7 +658,7 @@ def neighbourhood_cells(
     *,
     trials: int = 5,
     epsilons: Sequence[float] = (1.0, 2.0, 4.0, 8.0),
-    methods: Sequence[str] = ("naive", "gibbs-update", "collapsed", "output"),
+    methods: Sequence[str] = ("naive", "collapsed", "output"),
     seed: int = SEED,
     progress: bool = False,
 ) -> pd.DataFrame:
