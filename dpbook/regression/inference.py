@@ -87,7 +87,7 @@ def infer(
     method : str, default "collapsed"
         "collapsed" integrates the latent sums out and samples the parameters; "naive" takes the noisy sums for the
         truth; "gibbs-noisy" (needs ``moments=True``), "gibbs-prior" and "gibbs-update" are the Gibbs samplers of
-        :mod:`~dpbook.regression.gibbs`; "exact" is slower and right at any n; "individual" has a latent record for
+        :mod:`~dpbook.regression.gibbs`; "exact" is right at any n where covariates are normal; "individual" has a latent record for
         everyone (extra ``pymc``, small n).
     covariates : NormalInverseWishart, optional
         Prior of the covariates' mean and covariance, in the data's units. By default the weak one of
@@ -192,7 +192,7 @@ def sample(
     one_of("method", method, METHODS)
     rng = analyst_generator(rng)
     if chains is None:
-        chains = _FEW if method == "naive" or problem.releases > _LONG else _MANY
+        chains = _FEW if method in ("naive", "individual") or problem.releases > _LONG else _MANY
     each = -(-draws // chains)
     settings: dict[str, Any] = {"draws": each, "chains": chains, "rng": rng, "progress": progress, **options}
     if method == "naive":
