@@ -4,6 +4,10 @@
 PYTHON ?= python3
 JOBS ?= 2
 
+# Workers share the cores; threads inside linear algebra would only fight over them.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
 PY := .venv/bin/python
 INSTALLED := .venv/.installed
 LINTED := dpbook tests tools conftest.py $(wildcard benchmarks)
