@@ -253,7 +253,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("change", "error", "message"), WRONG, ids=str)
+@pytest.mark.parametrize(("change", "error", "message"), WRONG)
 def test_a_wrong_argument_is_named_before_anything_is_spent(change, error, message):
     budget = PrivacyBudget(1.0)
     arguments = {"records": people(5), "domain": DOMAIN, "cliques": CLIQUES, "epsilon": 1.0, **change}
