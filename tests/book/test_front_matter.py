@@ -17,7 +17,14 @@ from dpbook.plotting import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
-CHAPTERS = ["background", "exponential-families"]
+CHAPTERS = [
+    "background",
+    "sample-and-aggregate",
+    "exponential-families",
+    "regression",
+    "graphical-models",
+    "theory",
+]
 MARKERS = {
     "o": "circle",
     "X": "cross",
