@@ -91,11 +91,11 @@ class World(NamedTuple):
         The parameters behind each trial.
     sums : array (trial, k)
         The sums that no analyst sees.
-    problem : Problem
+    problem : dpbook.regression.problem.Problem
         What the analyst has: the noisy sums and the priors they were drawn from.
-    with_moments : Problem
+    with_moments : dpbook.regression.problem.Problem
         The same data released with third and fourth moments of x, at the joint sensitivity; what "gibbs-noisy" needs.
-    split : Problem
+    split : dpbook.regression.problem.Problem
         The same with half of epsilon for the moments, as in the source.
 
     Examples
