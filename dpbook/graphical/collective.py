@@ -146,7 +146,7 @@ class _Best:
 
 
 def objective(problem: Problem, theta: Array, means: Array) -> float:
-    """Return what an E-step maximises, θᵀn + H(n) − Σ |y − n|/b, for cliques that are those of a junction tree.
+    """Return what an E-step maximises, ``θᵀn + H(n) − Σ |y − n| / b``, for cliques that are those of a junction tree.
 
     Parameters
     ----------

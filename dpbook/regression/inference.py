@@ -87,8 +87,8 @@ def infer(
     method : str, default "collapsed"
         "collapsed" integrates the latent sums out and samples the parameters; "naive" takes the noisy sums for the
         truth; "gibbs-noisy" (needs ``moments=True``), "gibbs-prior" and "gibbs-update" are the Gibbs samplers of
-        :mod:`~dpbook.regression.gibbs`; "exact" is right at any n where covariates are normal; "individual" has a latent record for
-        everyone (extra ``pymc``, small n).
+        :mod:`~dpbook.regression.gibbs`; "exact" is right at any n where covariates are normal; "individual" has a
+        latent record for everyone (extra ``pymc``, small n).
     covariates : NormalInverseWishart, optional
         Prior of the covariates' mean and covariance, in the data's units. By default the weak one of
         :func:`~dpbook.regression.coordinates.weak_covariates`; for "gibbs-prior", which needs fourth moments, the
