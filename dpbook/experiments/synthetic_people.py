@@ -1,7 +1,8 @@
 """The study of synthetic people: adults of the American Community Survey, released as tables, redrawn as records.
 
-The unit of privacy is a person; the graph is chosen from subject knowledge, not from the data. A private field is
-drawn from like a population; what an analyst then computes needs an error that knows of sampling *and* of noise. Each
+The unit of privacy is a person. The graph comes from subject knowledge, but was revised once after a look at these
+records (``FIRST_TRY`` is the first one): a real release would have to pay for that. A private field is drawn from like
+a population; what an analyst then computes needs an error that knows of sampling *and* of noise. Each
 study is a function that returns a table, and a command, ``python -m dpbook.experiments.synthetic_people NAME``.
 """
 
