@@ -291,7 +291,7 @@ def test_both_modes_are_visited_where_the_sign_is_open():
     assert positive.max() < 0.8
 
 
-@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 10])
 def test_with_many_records_and_a_large_epsilon_the_posterior_is_the_non_private_one(d):
     rng = np.random.default_rng(d)
     x = rng.normal(0, 0.25, size=(20_000, d)).clip(-1, 1)
