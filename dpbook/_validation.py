@@ -91,6 +91,22 @@ def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` as a bool; raise unless it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def privacy_loss(epsilon: Any, delta: Any, mechanism: Any) -> tuple[float, float]:
+    """Return epsilon and delta as floats; raise unless they fit the mechanism: delta is 0 for Laplace noise alone."""
+    one_of("mechanism", mechanism, ("laplace", "gaussian"))
+    loss = positive("epsilon", epsilon), delta_value("delta", delta, zero=mechanism == "laplace")
+    if mechanism == "laplace" and loss[1]:
+        raise ValueError(f"delta must be 0 for the Laplace mechanism, which is pure; got {loss[1]}")
+    return loss
+
+
 def interval(name: str, value: Any) -> tuple[float, float]:
     """Return ``value`` as ``(low, high)``; raise unless it is a pair of finite numbers with low < high."""
     try:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from dpbook._validation import at_least, finite_array, integer, interval, positive
+from dpbook._validation import at_least, finite_array, flag, integer, interval, positive
 
 __all__ = ["bounded_sum", "fourth_moments", "histogram", "rounded", "second_moments"]
 
@@ -143,7 +143,7 @@ def second_moments(lower: ArrayLike, upper: ArrayLike, *, intercept: bool, norm:
     Explained in :doc:`/book/background/mechanisms`.
     """
     box = _folded(lower, upper)
-    moments = _Moments(len(box[0]), (1, 2) if _flag("intercept", intercept) else (2,))
+    moments = _Moments(len(box[0]), (1, 2) if flag("intercept", intercept) else (2,))
     return _l1(moments, box) if _norm(norm) == 1 else _l2(moments, box)
 
 
@@ -186,8 +186,8 @@ def fourth_moments(
     Explained in :doc:`/book/background/mechanisms`.
     """
     box = _folded(lower, upper)
-    size, with_intercept = len(box[0]), _flag("intercept", intercept)
-    if not _flag("response", response):
+    size, with_intercept = len(box[0]), flag("intercept", intercept)
+    if not flag("response", response):
         moments = _Moments(size, (1, 2, 3, 4) if with_intercept else (4,))
     elif size < 2:
         raise ValueError("lower and upper must hold bounds of at least one covariate and, last, the response")
@@ -241,12 +241,6 @@ def _norm(norm: int) -> int:
     if integer("norm", norm) not in (1, 2):
         raise ValueError(f"norm must be 1 or 2, got {norm}")
     return int(norm)
-
-
-def _flag(name: str, value: bool) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
 
 
 def _bounds(lower: ArrayLike, upper: ArrayLike) -> Box:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbook._validation import finite_array, fraction, integer, one_of
+from dpbook._validation import finite_array, fraction, integer, one_of, privacy_loss
 from dpbook.expfam.families import OUTSIDE, Binomial, Family, Multinomial
 from dpbook.expfam.priors import Beta, Dirichlet, NormalInverseGamma
-from dpbook.expfam.releases import _check_loss, _require_family, _require_prior
+from dpbook.expfam.releases import _require_family, _require_prior
 from dpbook.mechanisms import gaussian_scale
 
 __all__ = ["Preview", "preview"]
@@ -112,7 +112,7 @@ def preview(
     """
     _require_family(family)
     n = integer("n", n, least=1)
-    epsilon, delta = _check_loss(epsilon, delta, mechanism)
+    epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     one_of("outside", outside, OUTSIDE)
     guess = _guess(family, theta, proportion)
     if prior is None and isinstance(family, Binomial):

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from dpbook import noise
 from dpbook._validation import (
-    delta_value,
     finite_array,
     fraction,
     integer,
     interval,
     one_of,
     positive,
+    privacy_loss,
     seeded_generator,
 )
 from dpbook.budget import PrivacyBudget, charge
@@ -92,7 +92,7 @@ def release(
     """
     _require_family(family)
     one_of("outside", outside, OUTSIDE)
-    epsilon, delta = _check_loss(epsilon, delta, mechanism)
+    epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     rng = seeded_generator(rng)
     norm = 1 if mechanism == "laplace" else 2
     unit = grid_unit(family.magnitude)
@@ -356,17 +356,6 @@ def _require_density(family: Family, prior: Any) -> None:
         mass = family._total_mass(np.asarray(prior.draw(64, np.random.default_rng(0)), dtype=float))
         if not abs(np.median(mass) - 1) < 0.01:
             raise ValueError(f"family must have a log_density that integrates to 1, got {np.median(mass):.3g}")
-
-
-def _check_loss(epsilon: float, delta: float, mechanism: str) -> tuple[float, float]:
-    one_of("mechanism", mechanism, ("laplace", "gaussian"))
-    epsilon, delta = (
-        positive("epsilon", epsilon),
-        delta_value("delta", delta, zero=mechanism == "laplace"),
-    )
-    if mechanism == "laplace" and delta:
-        raise ValueError(f"delta must be 0 for the Laplace mechanism, which is pure; got {delta}")
-    return epsilon, delta
 
 
 def _log_posterior(

@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbook._validation import analyst_generator, integer, one_of
+from dpbook._validation import analyst_generator, flag, integer, one_of
 from dpbook.posterior import warn_if_unconverged
 from dpbook.regression import gibbs
 from dpbook.regression.coordinates import Coordinates
@@ -21,7 +21,7 @@ from dpbook.regression.moments import nearest_valid
 from dpbook.regression.posterior import RegressionPosterior
 from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.problem import CovariatePrior, Draws, Layout, ParameterPrior, Problem
-from dpbook.regression.releases import MODEL, _flag, _required, coordinates_of, join
+from dpbook.regression.releases import MODEL, _required, coordinates_of, join
 from dpbook.release import Release
 
 __all__ = ["METHODS", "infer", "infer_nonprivate", "problem_of", "sample"]
@@ -325,7 +325,7 @@ def infer_nonprivate(
     Explained in :doc:`/book/regression/private-least-squares`.
     """
     _required(prior)
-    intercept = _flag("intercept", intercept)
+    intercept = flag("intercept", intercept)
     draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
     inside: Coordinates | None = None
     n, total = 0, np.zeros(())

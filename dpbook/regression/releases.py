@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook import noise
-from dpbook._validation import delta_value, integer, one_of, positive, seeded_generator
+from dpbook._validation import flag, integer, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.mechanisms import gaussian_scale
-from dpbook.records import as_chunks, exact_sum, grid_unit
+from dpbook.records import _is_dask, as_chunks, exact_sum, grid_unit
 from dpbook.regression.coordinates import Coordinates, column_bounds
 from dpbook.regression.moments import from_normal, record_moments
 from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
@@ -108,8 +108,8 @@ def release(
     Explained in :doc:`/book/regression/private-least-squares`.
     """
     x_given, low_high = _given_bounds(x_bounds, y_bounds)
-    intercept, moments = _flag("intercept", intercept), _flag("moments", moments)
-    epsilon, delta = _check_loss(epsilon, delta, mechanism)
+    intercept, moments = flag("intercept", intercept), flag("moments", moments)
+    epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     rng = seeded_generator(rng)
     source = join(X, y)
     statistics = functools.partial(
@@ -251,8 +251,8 @@ def preview(
     Explained in :doc:`/book/regression/calibration-utility-cost`.
     """
     n = integer("n", n, least=1)
-    intercept, moments = _flag("intercept", intercept), _flag("moments", moments)
-    epsilon, delta = _check_loss(epsilon, delta, mechanism)
+    intercept, moments = flag("intercept", intercept), flag("moments", moments)
+    epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     inside = Coordinates(*column_bounds(x_bounds, y_bounds, None if d is None else integer("d", d, least=1)), intercept)
     layout = Layout(inside.d, intercept)
     count = layout.size + (len(layout.higher) if moments else 0)
@@ -331,20 +331,6 @@ def _required(prior: Any) -> NormalInverseGamma:
     if not isinstance(prior, NormalInverseGamma):
         raise TypeError(f"prior must be a regression.NormalInverseGamma, got {prior!r}")
     return prior
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
-
-
-def _check_loss(epsilon: float, delta: float, mechanism: str) -> tuple[float, float]:
-    one_of("mechanism", mechanism, ("laplace", "gaussian"))
-    epsilon, delta = positive("epsilon", epsilon), delta_value("delta", delta, zero=mechanism == "laplace")
-    if mechanism == "laplace" and delta:
-        raise ValueError(f"delta must be 0 for the Laplace mechanism, which is pure; got {delta}")
-    return epsilon, delta
 
 
 def _given_bounds(x_bounds: Any, y_bounds: Any) -> tuple[tuple[Any, Any], tuple[float, float]]:
@@ -484,10 +470,6 @@ def _labels(table: Any) -> list[str]:
     if names is None:
         raise ValueError(f"y can name a column only of a table, and X is of type {type(table).__name__}")
     return list(names)
-
-
-def _is_dask(data: Any) -> bool:
-    return hasattr(data, "__dask_graph__") and not isinstance(data, type)
 
 
 def _dask_pair(X: Any, y: Any) -> Any:
