@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
-from dpbook._validation import integer, non_negative_array, one_of
+from dpbook._validation import integer, non_negative_array, one_of, positive
+from dpbook.graphical.boxed import minimise_in_box
 from dpbook.graphical.domain import Domain, checked_groups
 from dpbook.graphical.junction import JunctionTree
 from dpbook.graphical.problem import Problem
@@ -36,7 +37,7 @@ class Expectation(NamedTuple):
     means : ndarray
         The inferred tables over n, laid end to end: marginals of the field at ``theta + multipliers / copies``.
     multipliers : ndarray
-        The dual variables, each within 1/b.
+        The dual variables, each within 1/b, and within the reach.
     gap : float
         The duality gap, in nats: how far the tables are from the most plausible ones.
     evaluations : int
@@ -61,8 +62,9 @@ def expectation(
     theta: Array,
     *,
     start: Array | None = None,
+    reach: float | None = None,
     tolerance: float = 1e-3,
-    iterations: int = 500,
+    iterations: int = 1000,
 ) -> Expectation:
     """Infer the true tables behind noisy ones, given potentials: the E-step, through its dual.
 
@@ -74,10 +76,12 @@ def expectation(
         Log-potentials, laid end to end.
     start : ndarray, optional
         Multipliers to start from, such as those of the last step.
+    reach : float, optional
+        Hold the multipliers within this, too: a shorter step, that of tables whose noise had scale 1/reach or more.
     tolerance : float, default 1e-3
         The duality gap, in nats, at which to stop.
-    iterations : int, default 500
-        The most iterations of L-BFGS-B.
+    iterations : int, default 1000
+        The most iterations of the quasi-Newton method.
 
     Returns
     -------
@@ -97,36 +101,32 @@ def expectation(
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     observed, bound = problem.counts / problem.n, 1 / problem.scales
+    if reach is not None:
+        bound = np.minimum(bound, positive("reach", reach))
     best = _Best()
 
-    def dual(unit: Array) -> tuple[float, Array]:
-        multipliers = unit * bound
+    def dual(multipliers: Array) -> tuple[float, Array]:
         found = problem.infer(theta + multipliers / problem.copies)
         residual = observed - found.means
         best.offer(
             multipliers, found.means, problem.n * float((np.abs(residual) * bound - multipliers * residual).sum())
         )
-        return found.log_partition - float(multipliers @ observed), -residual * bound
+        return found.log_partition - float(multipliers @ observed), -residual
 
-    def settled(_: Array) -> None:
-        if best.gap <= tolerance:
-            raise StopIteration
-
-    first = np.zeros_like(theta) if start is None else start * problem.scales
+    _, slope = dual(np.zeros_like(theta) if start is None else np.clip(start, -bound, bound))
     # Where a residual is far from 0 its multiplier sits at a corner of the box: one step of sign finds most of them.
-    _, slope = dual(first)
     if best.gap > tolerance:
-        corner = np.clip(-np.sign(slope), -1, 1)
-        dual(corner)
+        dual(-np.sign(slope) * bound)
     if best.gap > tolerance:
-        optimize.minimize(
+        # A cell's curvature is about its probability over the number of cliques that share its table.
+        curvature = np.maximum(best.means, 1e-9) / problem.copies
+        minimise_in_box(
             dual,
-            best.multipliers * problem.scales,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=optimize.Bounds(-1.0, 1.0),
-            callback=settled,
-            options={"maxiter": iterations, "maxcor": 20, "ftol": 0.0, "gtol": 0.0, "maxfun": 4 * iterations},
+            best.multipliers,
+            bound,
+            curvature=curvature,
+            settled=lambda: best.gap <= tolerance,
+            iterations=iterations,
         )
     return Expectation(best.means, best.multipliers, best.gap, best.evaluations)
 

@@ -5,6 +5,7 @@ Chapter 5 explains them. ``fit`` reads a release only; :func:`fit_nonprivate` re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ def fit(
     ridge: float | None = None,
     project: bool = True,
     steps: int | None = None,
-    gap: float = 1e-3,
+    gap: float = 0.02,
     prior_sd: float = 1.0,
     inference: str = "auto",
     tolerance: float | None = None,
@@ -64,23 +65,25 @@ def fit(
     ridge : float, optional
         Subtract ``ridge`` times the sum of squared log-potentials from the log likelihood. For ``"naive"`` 1e-4 by
         default, the source's "arbitrarily small" one. For ``"cgm"`` it regularises the start, and is by default
-        1 + 2 b² cells / n: what a prior of variance one half asks for once the noise variance 2b² is counted in.
+        1/2 + 2 b² cells / n: a prior of variance 1, and the noise variance 2b² beside a cell's count of n / cells.
     project : bool, default True
         Whether ``"naive"`` projects the tables on the simplex first; False shows what goes wrong otherwise.
     steps : int, optional
-        How many steps ``"cgm"`` makes. A step moves a log-potential by at most 1/b, b being the noise scale; by
-        default all steps together may move it by 1/4: max(1, b/4) steps, at most 50. Run on, EM forgets its start
-        and ends at the L1 projection of the noisy tables on the marginals, which overfits.
-    gap : float, default 1e-3
-        The duality gap, in nats a cell, at which an E-step of ``"cgm"`` stops. The noise's own log density varies by
-        about a nat from cell to cell, so that 0.05 is as good for most purposes, and about twice as fast.
+        How many steps ``"cgm"`` makes. A step moves a log-potential by at most 1/b, b being the noise scale. By
+        default all steps together may move it by 1/4: b/4 steps, at most 50, and where b < 4 a single one that is cut
+        off at 1/4. Run on, EM forgets its start and ends at the L1 projection of the noisy tables on the marginals,
+        which overfits.
+    gap : float, default 0.02
+        The duality gap, in nats a cell, at which an E-step of ``"cgm"`` stops. The field is then within
+        gap · cells / n nats of the exact step's, in KL divergence; chance alone, without any noise, puts a fit half a
+        nat a cell away from the truth.
     prior_sd : float, default 1.0
         The standard deviation of the log-potentials in the prior of ``"penalised"``.
     inference : {"auto", "exact", "loopy"}
         As in :class:`MarkovRandomField`; ``"penalised"`` needs exact inference.
     tolerance : float, optional
-        The largest slope, in probability, at which an optimiser stops; by default a thousandth of the noise on a
-        cell, b / 1000 n, within 1e-7 and 1e-5.
+        The largest slope, in probability, at which an optimiser stops; by default a hundredth of the standard
+        deviation of a cell's share, chance and noise taken together, within 1e-7 and 1e-5.
     iterations : int, default 300
         The most iterations of an optimiser.
     limit : int, default 2**22
@@ -119,7 +122,7 @@ def fit(
         raise TypeError(f"project must be True or False, got {project!r}")
     problem = problem_of(release, inference=inference, limit=limit)
     if tolerance is None:
-        tolerance = float(np.clip(1e-3 * np.median(problem.scales) / problem.n, 1e-7, 1e-5))
+        tolerance = _default_tolerance(problem)
     if method == "naive":
         return _fit_naive(problem, 1e-4 if ridge is None else ridge, bool(project), tolerance, iterations)
     if method == "cgm":
@@ -127,6 +130,12 @@ def fit(
     if not isinstance(problem.engine, JunctionTree):
         raise ValueError("method 'penalised' needs exact inference; use method='cgm' where the graph is too entangled")
     return _fit_penalised(problem, prior_sd, tolerance, iterations)
+
+
+def _default_tolerance(problem: Problem) -> float:
+    chance = 1 / (problem.n * np.mean([math.prod(shape) for shape in problem.shapes]))
+    sd = math.sqrt(chance + 2 * (float(np.median(problem.scales)) / problem.n) ** 2)
+    return float(np.clip(0.01 * sd, 1e-7, 1e-5))
 
 
 def problem_of(release: Release, *, inference: str = "auto", limit: int = LARGEST_TABLE) -> Problem:
@@ -248,10 +257,12 @@ def _fit_naive(problem: Problem, ridge: float, project: bool, tolerance: float, 
 
 
 def noise_aware_ridge(problem: Problem) -> float:
-    """Return the ridge that a prior of variance 1/2 on log-potentials asks for, given noisy counts.
+    """Return the ridge at which cgm starts: that of a prior of variance 1, stronger where the counts are noisy.
 
-    A cell's count of about n / cells tells n / cells about its log-potential; with noise of variance 2b² it tells
-    less by the factor 1 + 2b² cells / n. A likelihood that ignores the noise needs its prior stronger by that factor.
+    Without noise a normal prior of variance 1 on log-potentials asks for 1/2. A cell's count of about n / cells tells
+    n / cells about its log-potential; with noise of variance 2b² it tells less by the factor 1 + 2b² cells / n, and a
+    likelihood that ignores the noise needs its prior stronger by that factor. Cells below the average tell less still,
+    and too strong a prior is the lesser evil, so that the noise is counted twice.
 
     Parameters
     ----------
@@ -261,7 +272,7 @@ def noise_aware_ridge(problem: Problem) -> float:
     Returns
     -------
     float
-        1 + 2 b² cells / n, averaged over cells.
+        1/2 + 2 b² cells / n, averaged over cells.
 
     Examples
     --------
@@ -270,12 +281,12 @@ def noise_aware_ridge(problem: Problem) -> float:
     >>> from dpbook.graphical.learning import noise_aware_ridge, problem_of
     >>> noisy = graphical.release(np.array([30, 10]), {"a": 2}, [("a",)], epsilon=1.0, rng=np.random.default_rng(0))
     >>> noise_aware_ridge(problem_of(noisy))
-    1.4
+    0.9
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     cells = np.concatenate([np.full(table.size, table.size) for table in problem.split(problem.counts)])
-    return 1.0 + float(np.mean(2 * problem.scales**2 * cells)) / problem.n
+    return 0.5 + float(np.mean(2 * problem.scales**2 * cells)) / problem.n
 
 
 def _fit_cgm(
@@ -286,14 +297,15 @@ def _fit_cgm(
     # EM moves on from here: the start need be no more exact than the E-steps.
     rough = max(tolerance, min(tolerance * allowed / 1e-3, 1e-4))
     best = _maximum_likelihood(problem, _projected(problem), ridge, tolerance=rough, iterations=iterations)
-    scale = float(np.median(problem.scales))
+    scale, reach = float(np.median(problem.scales)), None
     if steps is None:
         steps = int(np.clip(round(_MOVE * scale), 1, _MOST_STEPS))
+        reach = _MOVE if steps == 1 else None
     theta, multipliers, gap, evaluations = best.theta, None, 0.0, best.evaluations
     history = []
     enough = allowed * problem.counts.size
     for _ in range(steps):
-        found = expectation(problem, theta, start=multipliers, tolerance=enough)
+        found = expectation(problem, theta, start=multipliers, reach=reach, tolerance=enough)
         theta, multipliers = theta + found.multipliers / problem.copies, found.multipliers
         gap, evaluations = max(gap, found.gap), evaluations + found.evaluations
         history.append(-float((np.abs(problem.counts - problem.n * found.means) / problem.scales).sum()))
@@ -302,7 +314,7 @@ def _fit_cgm(
         steps,
         best.converged and gap <= enough,
         f"{steps} steps of EM from a naive fit with ridge {ridge:.3g}; each moves log-potentials by at most "
-        f"{1 / scale:.3g}; each E-step solved to a duality gap of {gap:.1e} nats",
+        f"{min(1 / scale, reach or np.inf):.3g}; each E-step solved to a duality gap of {gap:.1e} nats",
         history[-1] if history else -np.inf,
         tuple(history),
         gap,
