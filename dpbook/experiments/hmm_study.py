@@ -39,6 +39,7 @@ __all__ = [
     "events",
     "hmm_calibration",
     "hmm_emissions",
+    "hmm_misfit",
     "hmm_paths",
     "hmm_utility",
     "load",
@@ -112,7 +113,7 @@ def events() -> Events:
     return Events(counts.astype(np.int64), places, months, TYPES)
 
 
-def reference(states: int, *, draws: int = 800, seed: int = SEED) -> Posterior:
+def reference(states: int, *, draws: int = 800, counts: NDArray[np.int64] | None = None, seed: int = SEED) -> Posterior:
     """Return the non-private posterior of the events, against which private ones are held.
 
     Parameters
@@ -121,6 +122,8 @@ def reference(states: int, *, draws: int = 800, seed: int = SEED) -> Posterior:
         The number of hidden states.
     draws : int, default 800
         Draws in all.
+    counts : ndarray of int, optional
+        Another table of the same types in place of Iraq's.
     seed : int
         Of the sampler.
 
@@ -140,7 +143,8 @@ def reference(states: int, *, draws: int = 800, seed: int = SEED) -> Posterior:
     rng = cell_rng(seed, "reference", integer("states", states, least=2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return hmm.infer_nonprivate(events().counts, states=states, order_by=ORDER_BY, draws=draws, rng=rng)
+        table = events().counts if counts is None else counts
+        return hmm.infer_nonprivate(table, states=states, order_by=ORDER_BY, draws=draws, rng=rng)
 
 
 def posteriors_of(
@@ -152,6 +156,7 @@ def posteriors_of(
     draws: int = 400,
     chains: int = 2,
     burn_in: int = 100,
+    counts: NDArray[np.int64] | None = None,
     seed: int = SEED,
 ) -> list[Posterior]:
     """Release the events ``trials`` times and infer from each release.
@@ -168,6 +173,8 @@ def posteriors_of(
         How many independent releases. The first two methods read the same ones.
     draws, chains, burn_in : int
         As in :func:`dpbook.graphical.hmm.infer`; the private chain has 20 sweeps.
+    counts : ndarray of int, optional
+        Another table of the same types in place of Iraq's.
     seed : int
         Of everything.
 
@@ -184,7 +191,7 @@ def posteriors_of(
 
     Explained in :doc:`/book/graphical-models/hidden-states`.
     """
-    counts = events().counts
+    counts = events().counts if counts is None else counts
     options: dict[str, Any] = {
         "order_by": ORDER_BY,
         "draws": draws,
@@ -388,6 +395,54 @@ def hmm_utility(*, trials: int = 3, seed: int = SEED) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["states", "epsilon", "method", "trial", *Fit._fields])
 
 
+def hmm_misfit(*, trials: int = 5, seed: int = SEED) -> pd.DataFrame:
+    """Ask whether the model is to blame: hold Iraq's events beside as many that the model itself has made.
+
+    Parameters
+    ----------
+    trials : int, default 5
+        Releases a cell.
+    seed : int
+        Of everything.
+
+    Returns
+    -------
+    pandas.DataFrame
+        For ``events`` "Iraq" and "simulated", each ``epsilon``, ``method`` and ``trial``: the ``distance`` of
+        :class:`Fit` from the non-private posterior of the same events, and how many of the ten non-private means of
+        emission probabilities the 95 % intervals ``held``.
+
+    Examples
+    --------
+    >>> from dpbook.experiments.hmm_study import STUDIES
+    >>> STUDIES["hmm_misfit"].__name__
+    'hmm_misfit'
+
+    Explained in :doc:`/book/graphical-models/hidden-states`.
+    """
+    real = events().counts
+    made = _as_the_model_would(reference(2, seed=seed), real, cell_rng(seed, "misfit"))
+    rows = []
+    for name, counts in (("Iraq", real), ("simulated", made)):
+        truth = reference(2, counts=counts, seed=seed)
+        base = truth.mean("emission")
+        for epsilon, method in itertools.product((0.1, 0.3, 1.0, 10.0), ("noise-aware", "naive")):
+            found = posteriors_of(method, 2, epsilon, trials=trials, draws=600, counts=counts, seed=seed)
+            for trial, one in enumerate(found):
+                low, high = np.moveaxis(one.interval(0.95, "emission"), -1, 0)
+                held = int(((low <= base) & (base <= high)).sum())
+                rows.append((name, epsilon, method, trial, compare(one, truth, counts).distance, held))
+    return pd.DataFrame(rows, columns=["events", "epsilon", "method", "trial", "distance", "held"])
+
+
+def _as_the_model_would(truth: Posterior, counts: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw states from the fitted chain, and events of their types, as many as each month had."""
+    rows, first = truth.mean("transition"), truth.mean("initial")
+    paths = hmm._draw_paths(np.zeros((*counts.shape[:2], len(first))), rows, first, rng).astype(np.int64)
+    drawn = rng.multinomial(counts.sum(axis=-1), truth.mean("emission")[paths])
+    return np.asarray(drawn, dtype=np.int64)
+
+
 class _World(NamedTuple):
     counts: NDArray[np.int64]  # (trial, place, month, type)
     releases: list[Release]
@@ -494,11 +549,11 @@ def _simulate_at(parameters: Mapping[str, Array], rng: np.random.Generator, *, e
 def _infer_all(world: _World, rng: np.random.Generator, *, method: str) -> list[Posterior]:
     if method == "non-private":
         exact = hmm._Exact(world.counts.astype(float))
-        return hmm._sample(exact, 2, PRIOR, 0, 300, 1, 100, False, rng, False, method)
+        return hmm._sample(exact, 2, PRIOR, 0, 720, 1, 150, False, rng, False, method)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return hmm.infer(
-            world.releases, method=method, prior=PRIOR, activity=ACTIVITY, draws=360, chains=1, burn_in=150,
+            world.releases, method=method, prior=PRIOR, activity=ACTIVITY, draws=720, chains=1, burn_in=150,
             paths=False, rng=rng,
         )  # fmt: skip
 
@@ -515,6 +570,7 @@ STUDIES = {
     "hmm_paths": hmm_paths,
     "hmm_utility": hmm_utility,
     "hmm_calibration": hmm_calibration,
+    "hmm_misfit": hmm_misfit,
 }
 
 

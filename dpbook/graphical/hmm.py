@@ -773,13 +773,14 @@ class _Noisy(_Exact):
     def __init__(self, table: Array, ratio: Array, shape: Array, mean: Array) -> None:
         super().__init__(table)
         self.ratio = ratio[:, None, None, None]  # of the geometric noise, by table
+        self._variance = 2 * self.ratio / (1 - self.ratio) ** 2  # of the noise on a cell
         self.shape, self.mean = shape[:, None, None], mean[:, None, None]
 
     def start(self, chains: int, states: int, prior: Prior, rng: np.random.Generator) -> _State:
         state = super().start(chains, states, prior, rng)
         # A month's noisy total less up to two sds of its noise: quiet months must not start as loud as their noise,
         # or a state for noise is found that the sampler takes long to leave.
-        spread = np.sqrt(2 * self.table.shape[-1] * self.ratio[..., 0]) / (1 - self.ratio[..., 0])
+        spread = np.sqrt(self.table.shape[-1] * self._variance[..., 0])
         total = np.maximum(self.table.sum(axis=-1) - 2 * rng.random(state.states.shape) * spread, 0)
         rough = rng.gamma(self.shape + total) / (1 + self.shape / self.mean)
         return state._replace(activity=np.maximum(rough, 1e-6))
@@ -791,13 +792,78 @@ class _Noisy(_Exact):
         logs = _log_noisy_count(self.table[..., None, :], mean, self.ratio[..., None])
         paths = _draw_paths(power * logs.sum(axis=-1), state.transition, state.initial, rng)
         rows, first = _draw_moves(paths, states, prior, rng)
-        pick = paths.astype(np.int64)[..., None, None]
-        chosen = np.take_along_axis(mean, pick, axis=-2)[..., 0, :]
-        norm = np.take_along_axis(logs, pick, axis=-2)[..., 0, :]
-        counts = _draw_counts(self.table, chosen, self.ratio, norm, rng)
+        norm = np.take_along_axis(logs, paths.astype(np.int64)[..., None, None], axis=-2)[..., 0, :]
+        activity, norm = self._leap_activity(rng, state, paths, norm, power)
+        emission, norm = self._leap_emission(rng, state.emission, activity, paths, norm, prior, power)
+        mean = activity[..., None] * _of_path(emission, paths)
+        counts = _draw_counts(self.table, mean, self.ratio, norm, rng)
         emission = _dirichlet(prior.emission + power * _tallies(counts, paths, states), rng)
         activity = rng.gamma(self.shape + counts.sum(axis=-1)) / (1 + self.shape / self.mean)
         return _State(emission, rows, first, paths, np.maximum(activity, 1e-12))
+
+    def _leap_activity(
+        self, rng: np.random.Generator, state: _State, paths: Array, norm: Array, power: float
+    ) -> tuple[Array, Array]:
+        """Propose activities as far away as noisy counts leave them free, counts summed out; accept by Metropolis.
+
+        Given its true counts an activity can move by the root of their sum only, and given the activity the counts
+        move by little: where the noise is large, going back and forth between the two would take thousands of sweeps.
+        """
+        law = _of_path(state.emission, paths)
+        here = state.activity
+        step = self._reach(here)
+        there = here * np.exp(step * rng.normal(size=here.shape))
+        back = self._reach(there)
+        new = _log_noisy_count(self.table, there[..., None] * law, self.ratio)
+        moved = np.log(there / here)
+        log_accept = power * (new - norm).sum(axis=-1) + self.shape * (moved - (there - here) / self.mean)
+        log_accept += np.log(step / back) + 0.5 * moved**2 * (step**-2 - back**-2)
+        taken = np.log(rng.random(here.shape)) < log_accept
+        return np.where(taken, there, here), np.where(taken[..., None], new, norm)
+
+    def _reach(self, activity: Array) -> Array:
+        """Return about how uncertain the logarithm of an activity is, given noisy counts; the width of a leap."""
+        sd = np.sqrt(activity + self.table.shape[-1] * self._variance[..., 0])
+        return np.asarray(np.minimum(sd / activity, 1.5))
+
+    def _leap_emission(
+        self,
+        rng: np.random.Generator,
+        here: Array,
+        activity: Array,
+        paths: Array,
+        norm: Array,
+        prior: Prior,
+        power: float,
+    ) -> tuple[Array, Array]:
+        """Propose emission probabilities in the same way, each state's around the present ones."""
+        states, types = here.shape[-2:]
+        member = (paths[..., None] == np.arange(states)).astype(float)
+        events = np.einsum("...rts,...rt->...s", member, activity)
+        # n events in m months, seen through noise of variance v a cell, tell as much as n / (1 + v m types / n).
+        noise = self._variance[:, 0, 0] * member.sum(axis=(-3, -2)) * types
+        weight = power * events**2 / (events + noise + 1e-300)
+        there = _dirichlet(1 + weight[..., None] * here, rng)
+        new = _log_noisy_count(self.table, activity[..., None] * _of_path(there, paths), self.ratio)
+        gain = np.einsum("...rts,...rt->...s", member, (new - norm).sum(axis=-1))
+        log_accept = power * gain + (prior.emission - 1) * np.log(there / here).sum(axis=-1)
+        log_accept += _log_dirichlet(here, 1 + weight[..., None] * there)
+        log_accept -= _log_dirichlet(there, 1 + weight[..., None] * here)
+        taken = np.log(rng.random(log_accept.shape)) < log_accept
+        emission = np.where(taken[..., None], there, here)
+        return emission, np.where(_of_path(taken[..., None], paths), new, norm)
+
+
+def _of_path(of_states: Array, paths: Array) -> Array:
+    """Return the row of each month's state: (..., place, month, column) from (..., state, column)."""
+    flat = paths.astype(np.int64).reshape(*paths.shape[:-2], -1)
+    return np.take_along_axis(of_states, flat[..., None], axis=-2).reshape(*paths.shape, of_states.shape[-1])
+
+
+def _log_dirichlet(at: Array, concentration: Array) -> Array:
+    """Return the log density of Dirichlet laws along the last axis."""
+    norm = special.gammaln(concentration.sum(axis=-1)) - special.gammaln(concentration).sum(axis=-1)
+    return np.asarray(norm + special.xlogy(concentration - 1, np.maximum(at, 1e-300)).sum(axis=-1))
 
 
 def _dirichlet(concentration: Array, rng: np.random.Generator) -> Array:

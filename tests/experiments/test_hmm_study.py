@@ -55,15 +55,8 @@ def test_simulated_counts_have_the_activity_that_the_sampler_is_told():
     assert [each.n for each in world.releases] == world.counts.sum(axis=(1, 2, 3)).tolist()
 
 
-def stored(name):
-    """Return a committed table; skip, and say so, while the study has not been run to its end."""
-    if not (study.RESULTS / f"{name}.csv").exists():
-        pytest.skip(f"the table of {name} is not there yet: python -m dpbook.experiments.hmm_study {name}")
-    return load(name)
-
-
 def test_the_committed_private_chain_is_repeated_by_the_code():
-    table = stored("hmm_emissions").query("states == 2 and epsilon == 1.0 and method == 'exponential'")
+    table = load("hmm_emissions").query("states == 2 and epsilon == 1.0 and method == 'exponential'")
     again = study.posteriors_of("exponential", 2, 1.0, trials=1, seed=table.attrs.get("seed", study.SEED))[0]
     np.testing.assert_allclose(table["mean"].to_numpy().reshape(2, 5), again.mean("emission"), rtol=1e-3)
 
@@ -72,20 +65,23 @@ def test_the_committed_calibration_passes_for_the_right_posteriors_and_fails_for
     table = load("hmm_calibration")
     smallest = table.groupby(["method", "epsilon"])["p"].min()
     assert smallest["non-private"].min() > 0.01
-    assert smallest["noise-aware"][[0.5, 2.0]].min() > 0.01
+    assert smallest["noise-aware"].min() > 0.01
     assert smallest["naive"].max() < 1e-6
 
 
-def test_where_noise_drowns_the_counts_short_chains_scatter_too_much_and_the_table_says_so():
-    """Noise of scale 20 on counts of mean 5: after 360 sweeps ranks vary more than they should, but are centred."""
-    table = load("hmm_calibration").query("method == 'noise-aware' and epsilon == 0.1")
-    assert table["p"].min() < 0.01
-    assert 1.2 < table["variance"].max() < 2
-    assert table["ks"].max() < 0.096  # the 5 % point of 200 trials
+def test_the_committed_misfit_blames_the_model_not_the_sampler():
+    """On events that the model made, noise-aware intervals hold; on Iraq's they do not."""
+    table = load("hmm_misfit")
+    mean = table.groupby(["events", "method", "epsilon"])[["distance", "held"]].mean()
+    made, real = mean.loc["simulated"], mean.loc["Iraq"]
+    assert made.loc["noise-aware", "held"].min() > 9
+    assert real.loc["noise-aware", "held"].min() < 6
+    noisy = [0.1, 0.3, 1.0]
+    assert (made.loc["noise-aware", "distance"][noisy] < 0.5 * made.loc["naive", "distance"][noisy]).all()
 
 
 def test_the_committed_utility_shows_what_each_look_at_the_data_costs():
-    table = stored("hmm_utility").query("states == 2")
+    table = load("hmm_utility").query("states == 2")
     mean = table.groupby(["method", "epsilon"])["log_likelihood"].mean()
     best = mean["non-private"].iloc[0]
     assert mean["noise-aware", 0.1] > mean["naive", 0.1]

@@ -5,10 +5,12 @@ Statistical tests use fixed seeds; each states what it would take for a right pr
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import warnings
 
+import arviz as az
 import numpy as np
 import pytest
 from scipy import stats
@@ -212,6 +214,74 @@ def test_the_noise_aware_posterior_is_calibrated():
 def test_the_naive_posterior_is_not_calibrated():
     found = calibration("naive", 100, 0.5, 7)
     assert not found.passed(0.001)
+
+
+def exact_posterior_of_two_months(noisy, epsilon, prior, activity):
+    """Integrate numerically: one place, two months, two types, two states with emission probabilities p < q of type 0.
+
+    Returns the posterior means of p and q and the probability that both months have the same state.
+    """
+    r = math.exp(-epsilon / 2)
+    a = np.linspace(0.02, 7, 250) * activity[1]
+    prior_of_a = stats.gamma.pdf(a, activity[0], scale=activity[1] / activity[0])
+    p = (np.arange(100) + 0.5) / 100
+    x = np.arange(0, 160)
+    likelihood = []
+    for month in noisy:
+        parts = []
+        for y, share in zip(month, (p, 1 - p), strict=True):
+            seen = (1 - r) / (1 + r) * r ** np.abs(y - x)
+            table = stats.poisson.pmf(x, (share[:, None] * a)[..., None]) @ seen  # (p, a)
+            parts.append(table)
+        likelihood.append((parts[0] * parts[1] * prior_of_a).sum(axis=1))
+    one, two = likelihood
+    stays = (prior.transition + prior.stay) / (2 * prior.transition + prior.stay)
+    low, high = np.tril_indices(100, -1)[::-1]  # p[low] < p[high]
+    same = stays * (one * two)[:, None] * np.ones(100)
+    same = (same + same.T)[low, high]
+    moved = (1 - stays) * (np.outer(one, two) + np.outer(two, one))[low, high]
+    total = (same + moved).sum()
+    return ((same + moved) * p[low]).sum() / total, ((same + moved) * p[high]).sum() / total, same.sum() / total
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0])
+def test_the_noise_aware_posterior_equals_numerical_integration(epsilon):
+    """Means within 4.5 Monte Carlo standard errors: a right sampler fails one of six with probability 4e-5."""
+    prior, activity, noisy = hmm.Prior(stay=1.0), (2.0, 15.0), np.array([[14, 3], [-2, 9]])
+    release = hmm.release_counts(np.array([[[12, 4], [1, 8]]]), epsilon=epsilon, rng=rng_of(15))
+    release = dataclasses.replace(release, values={"counts": noisy[None]})
+    exact = exact_posterior_of_two_months(noisy, epsilon, prior, activity)
+    draws = hmm.infer(release, prior=prior, activity=activity, draws=20_000, chains=20, rng=rng_of(16)).draws
+    same = (draws["states"][..., 0, 0] == draws["states"][..., 0, 1]).astype(float)
+    for value, chain in zip(exact, (*np.moveaxis(draws["emission"][..., 0], -1, 0), same), strict=True):
+        error = chain.std() / math.sqrt(az.ess(chain))
+        assert abs(chain.mean() - value) < 4.5 * error < 0.05
+
+
+def test_leaps_of_an_activity_keep_its_law():
+    """400 chains of 150 leaps end within 4 standard errors of the law's mean and mean logarithm, by integration."""
+    noisy, shape, mean, r = np.array([9.0, 2.0]), 2.0, 8.0, math.exp(-1)
+    law, chains = np.array([0.7, 0.3]), 400
+    observed = hmm._Noisy(noisy[None, None, None], np.array([r]), np.array([shape]), np.array([mean]))
+    flat = np.full((chains, 1, 1, 1), mean)
+    rows = np.broadcast_to([0.5, 0.5], (chains, 1, 2, 2))
+    state = hmm._State(np.broadcast_to(law, (chains, 1, 2, 2)), rows, rows[..., 0, :], 0 * flat, flat)
+    norm = hmm._log_noisy_count(noisy, state.activity[..., None] * law, np.array(r))
+    rng, kept = rng_of(17), []
+    for step in range(150):
+        activity, norm = observed._leap_activity(rng, state, state.states, norm, 1.0)
+        state = state._replace(activity=activity)
+        if step >= 30 and step % 10 == 0:
+            kept.append(activity.ravel())
+    a = (np.arange(20_000) + 0.5) / 400
+    weight = stats.gamma.pdf(a, shape, scale=mean / shape)
+    for y, share in zip(noisy, law, strict=True):
+        x = np.arange(120)
+        weight = weight * (stats.poisson.pmf(x, share * a[:, None]) @ r ** np.abs(y - x))
+    for function in (np.asarray, np.log):
+        values = function(np.array(kept))
+        error = values.mean(axis=0).std() / math.sqrt(chains)
+        assert abs(values.mean() - (weight * function(a)).sum() / weight.sum()) < 4 * error < 0.2
 
 
 def test_a_huge_epsilon_gives_the_nonprivate_posterior():
