@@ -365,12 +365,12 @@ def mobility_tuning(*, trials: int = 1, seed: int = SEED) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def mobility_holdout(*, trials: int = 3, seed: int = SEED) -> pd.DataFrame:
+def mobility_holdout(*, trials: int = 10, seed: int = SEED) -> pd.DataFrame:
     """Measure the hold-out log-likelihood of every method against epsilon: the counterpart of Figure 3.6.
 
     Parameters
     ----------
-    trials : int, default 3
+    trials : int, default 10
         Releases a cell; the people and their split are the same throughout.
     seed : int
         Of everything.
