@@ -478,8 +478,8 @@ def printed(*, trials: int = 300, seed: int = SEED, progress: bool = False) -> p
     Returns
     -------
     pandas.DataFrame
-        One row a variant, cell and quantity; ``flipped`` is the share of trials in which a chain's mean slope has the
-        wrong sign by more than two posterior sds of the collapsed sampler.
+        One row a variant, cell and quantity; ``flipped`` is the share of trials in which some chain's mean slope has
+        the wrong sign although the true slope is more than two of the chain's own sds away from 0.
 
     Examples
     --------
@@ -547,7 +547,7 @@ def output_perturbation(
     >>> output_perturbation(world, 1.0, ridge=10.0, radius=1.0, rng=np.random.default_rng(2)).shape
     (3, 2)
 
-    Explained in :doc:`/book/regression/private-least-squares`.
+    Explained in :doc:`/book/regression/calibration-utility-cost`.
     """
     epsilon, ridge, radius = positive("epsilon", epsilon), positive("ridge", ridge), positive("radius", radius)
     layout = world.problem.layout

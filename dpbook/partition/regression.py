@@ -59,7 +59,8 @@ class Zellner:
     ----------
     g : float, optional
         By default the number of records in *all* partitions. A partition that used its own, smaller, number would
-        shrink every slope towards 0 by as many full-data posterior standard deviations as the partitions are many.
+        shrink every slope towards 0: with M partitions of n records in all, by about (β/σ) M/√n full-data posterior
+        standard deviations.
 
     Examples
     --------

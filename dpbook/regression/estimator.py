@@ -43,7 +43,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
 
     ``fit`` is epsilon-DP (or (epsilon, delta)-DP with Gaussian noise) for replace-one neighbours, n public; a record
     is a row of X with its y. Every call of ``fit`` is a release of its own and costs epsilon again: cross-validation
-    with k folds costs up to k times as much. NaN raises an error, which is not private.
+    with k folds costs k - 1 times as much, and a refit once more. NaN raises an error, which is not private.
 
     Parameters
     ----------

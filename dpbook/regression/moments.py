@@ -194,7 +194,7 @@ def from_fourth_moments(theta: Array, sigma2: Array, second: Array, xi: Array, l
     >>> mu[2], cov[2, 2]
     (np.float64(2.0), np.float64(8.0))
 
-    Explained in :doc:`/book/regression/gibbs-samplers`.
+    Explained in :doc:`/book/regression/private-covariates`.
     """
     q = layout.regressors
     eye = np.broadcast_to(np.eye(q), (*theta.shape[:-1], q, q))
@@ -242,7 +242,7 @@ def product_cov(moments: Array, layout: Layout) -> Array:
     >>> product_cov(np.array([1.0, 0, 0, 1, 0, 0, 0, 3]), Layout(1, True)).tolist()  # 1; x, y, x², xy, y²; x³, x⁴
     [[1.0, 0.0], [0.0, 2.0]]
 
-    Explained in :doc:`/book/regression/gibbs-samplers`.
+    Explained in :doc:`/book/regression/private-covariates`.
     """
     i, j = layout.rows[layout.of_regressors], layout.columns[layout.of_regressors]
     fourth = moments[..., layout.fourth[i, j][:, i, j]]
