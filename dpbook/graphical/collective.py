@@ -20,7 +20,7 @@ from scipy import special
 
 from dpbook._validation import integer, non_negative_array, one_of, positive
 from dpbook.graphical.boxed import minimise_in_box
-from dpbook.graphical.domain import Domain, checked_groups
+from dpbook.graphical.domain import Domain, Groups, checked_groups
 from dpbook.graphical.junction import JunctionTree
 from dpbook.graphical.problem import Problem
 
@@ -67,6 +67,9 @@ def expectation(
     iterations: int = 1000,
 ) -> Expectation:
     """Infer the true tables behind noisy ones, given potentials: the E-step, through its dual.
+
+    The duality gap certifies the answer where inference is exact. With loopy inference it is a stopping rule, no more:
+    Bethe's approximation of the log partition function need not be convex.
 
     Parameters
     ----------
@@ -260,7 +263,7 @@ def nlbp(
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     one_of("rule", rule, ("decreasing", "printed", "averaged"))
-    if not 0 < damping <= 1:
+    if positive("damping", damping) > 1:
         raise ValueError(f"damping must lie in (0, 1], got {damping}")
     means = problem.infer(theta).means
     mean_slope = np.zeros_like(theta)
@@ -306,8 +309,28 @@ def log_multiplicity(domain: Any, cliques: Sequence[Any], tables: Sequence[Any])
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)
-    counts = [non_negative_array("tables", table) for table in tables]
+    counts = _checked_counts(tables, groups, known)
     n = float(counts[0].sum())
     problem = Problem.of(known, groups, counts, [1.0] * len(counts), round(n), inference="exact")
+    if not np.allclose(problem.consistent(problem.counts), problem.counts, atol=1e-6):
+        raise ValueError("tables must agree on the variables that they share")
     exact = float(special.gammaln(n + 1)) + _tree_sum(problem, problem.counts, lambda t: -special.gammaln(t + 1))
     return exact, n * _tree_sum(problem, problem.counts / n, special.entr)
+
+
+def _checked_counts(tables: Sequence[Any], groups: Groups, domain: Domain) -> list[Array]:
+    """Return tables of whole counts with one positive total, each of its clique's shape."""
+    if len(tables) != len(groups):
+        raise ValueError(f"tables must hold one table for each of {len(groups)} cliques, got {len(tables)}")
+    counts = []
+    for position, (table, group) in enumerate(zip(tables, groups, strict=True)):
+        array = non_negative_array(f"tables[{position}]", table)
+        if array.shape != domain.shape(group[0]):
+            raise ValueError(f"tables[{position}] must have shape {domain.shape(group[0])}, got {array.shape}")
+        if (array != np.round(array)).any():
+            raise ValueError(f"tables[{position}] must hold whole counts")
+        counts.append(array)
+    totals = sorted({float(table.sum()) for table in counts})
+    if len(totals) > 1 or totals[0] == 0:
+        raise ValueError(f"tables must have one total, above 0, got {totals}")
+    return counts

@@ -272,6 +272,10 @@ def checked_groups(cliques: Any, domain: Domain) -> Groups:
         if frozenset(member) in seen:
             raise ValueError(f"cliques must be different sets of variables: {member} occurs twice")
         seen.add(frozenset(member))
+    names = [group_name(group) for group in groups]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"cliques must be told apart by their variables joined by commas: {name!r} occurs twice")
     return groups
 
 
@@ -291,7 +295,7 @@ def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
         members.append(_clique(name, tuple(each), domain))
     if len({domain.shape(member) for member in members}) != 1:
         raise ValueError(f"{name} must tie cliques of the same numbers of states, got {members}")
-    if len({domain.labels[domain.names.index(m[0])] for m in members}) != 1:
+    if len({tuple(domain.labels[v] for v in domain.indices(member)) for member in members}) != 1:
         raise ValueError(f"{name} must tie cliques of variables with the same labels, got {members}")
     return tuple(members)
 

@@ -23,6 +23,7 @@ from dpbook import noise
 from dpbook._validation import (
     analyst_generator,
     delta_value,
+    flag,
     integer,
     positive,
     seeded_generator,
@@ -155,10 +156,8 @@ def release_dpsgd(
     steps, tuned_over = integer("steps", steps, least=1), integer("tuned_over", tuned_over, least=1)
     if delta is not None:
         delta = delta_value("delta", delta, zero=False)
-    if not isinstance(insecure, (bool, np.bool_)):
-        raise TypeError(f"insecure must be True or False, got {insecure!r}")
     rng = seeded_generator(rng)
-    if rng is None and not insecure:
+    if not flag("insecure", insecure) and rng is None:
         raise ValueError("insecure must be True for a real release: noisy gradients have no safe sampler")
     _accounting()
     units = _units(records, known, groups, counts, person, null)

@@ -174,6 +174,8 @@ class MarkovRandomField:
 
     def _variables(self, clique: str | Iterable[str]) -> Clique:
         names = (clique,) if isinstance(clique, str) else tuple(clique)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"clique must be a name or a tuple of names, got {clique!r}")
         return checked_groups([names], self.domain)[0][0]
 
     def _loopy_marginal(self, wanted: tuple[int, ...], names: Clique) -> Array:

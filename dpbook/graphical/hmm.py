@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpbook import noise
-from dpbook._validation import analyst_generator, fraction, integer, one_of, positive, seeded_generator
+from dpbook._validation import analyst_generator, flag, fraction, integer, one_of, positive, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.posterior import Posterior, warn_if_unconverged
 from dpbook.release import Release
@@ -227,9 +227,7 @@ def release_gibbs(
     epsilon, prior = positive("epsilon", epsilon), _checked_prior(prior)
     least, grid = _lattice(floor, grid, table.shape[2])
     rng = seeded_generator(rng)
-    if not isinstance(insecure, (bool, np.bool_)):
-        raise TypeError(f"insecure must be True or False, got {insecure!r}")
-    if rng is None and not insecure:
+    if not flag("insecure", insecure) and rng is None:
         raise ValueError("insecure must be True for a real release: exponential-mechanism Gibbs has no safe sampler")
     charge(budget, epsilon, 0.0, label="hmm gibbs")
     generator = analyst_generator(rng)
@@ -787,7 +785,8 @@ class _Noisy(_Exact):
 
     def sweep(self, rng: np.random.Generator, state: _State, prior: Prior, power: float = 1.0) -> _State:
         states = state.emission.shape[-2]
-        # Expected counts under each state: (chain, table, place, month, state, type)
+        # Expected counts under each state: (chain, table, place, month, state, type). A power below 1, in the warm-up
+        # only, is not applied to the draws of counts and activities: no law is stationary then, and none needs to be.
         mean = state.activity[..., None, None] * state.emission[:, :, None, None]
         logs = _log_noisy_count(self.table[..., None, :], mean, self.ratio[..., None])
         paths = _draw_paths(power * logs.sum(axis=-1), state.transition, state.initial, rng)

@@ -5,6 +5,7 @@ Chapter 5 explains them. ``fit`` reads a release only; :func:`fit_nonprivate` re
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpbook._validation import at_least, integer, one_of, positive
+from dpbook._validation import at_least, flag, integer, one_of, positive
 from dpbook.graphical.collective import expectation
-from dpbook.graphical.domain import Domain, checked_groups
+from dpbook.graphical.domain import Domain, Groups, checked_groups
 from dpbook.graphical.field import FitReport, MarkovRandomField
 from dpbook.graphical.junction import LARGEST_TABLE, JunctionTree
 from dpbook.graphical.problem import Inferred, Problem
@@ -75,8 +76,8 @@ def fit(
         which overfits.
     gap : float, default 0.02
         The duality gap, in nats a cell, at which an E-step of ``"cgm"`` stops. The field is then within
-        gap · cells / n nats of the exact step's, in KL divergence; chance alone, without any noise, puts a fit half a
-        nat a cell away from the truth.
+        gap · cells / n nats of the exact step's, in KL divergence; chance alone, without any noise, leaves a fit about
+        cells / 2n from the truth. (With loopy inference the gap is no certificate.)
     prior_sd : float, default 1.0
         The standard deviation of the log-potentials in the prior of ``"penalised"``.
     inference : {"auto", "exact", "loopy"}
@@ -118,13 +119,12 @@ def fit(
         ridge = positive("ridge", ridge)
     if steps is not None:
         steps = integer("steps", steps, least=0)
-    if not isinstance(project, (bool, np.bool_)):
-        raise TypeError(f"project must be True or False, got {project!r}")
+    project = flag("project", project)
     problem = problem_of(release, inference=inference, limit=limit)
     if tolerance is None:
         tolerance = _default_tolerance(problem)
     if method == "naive":
-        return _fit_naive(problem, 1e-4 if ridge is None else ridge, bool(project), tolerance, iterations)
+        return _fit_naive(problem, 1e-4 if ridge is None else ridge, project, tolerance, iterations)
     if method == "cgm":
         return _fit_cgm(problem, ridge, steps, gap, tolerance, iterations)
     if not isinstance(problem.engine, JunctionTree):
@@ -142,7 +142,8 @@ def problem_of(release: Release, *, inference: str = "auto", limit: int = LARGES
     """Return the tables of a release as the problem of fitting a field to them.
 
     Where a table's total depends on the data (null records), it is estimated by its noisy cells' sum, and the table
-    and its noise are scaled up to n records.
+    and its noise are scaled up to n records. A record that counts in a table also counts in every table whose cliques
+    contain that table's: where the noisy sums have the opposite order, they are pooled by their precision.
 
     Parameters
     ----------
@@ -172,10 +173,26 @@ def problem_of(release: Release, *, inference: str = "auto", limit: int = LARGES
     tables = [np.asarray(table, dtype=float) for table in release.values.values()]
     scales = [release.scale[name] for name in release.values]
     if not release.settings["totals known"]:
-        factors = [release.n / float(np.clip(table.sum(), 0.01 * release.n, release.n)) for table in tables]
+        factors = [release.n / total for total in _totals(groups, tables, scales, release.n)]
         tables = [table * factor for table, factor in zip(tables, factors, strict=True)]
         scales = [scale * factor for scale, factor in zip(scales, factors, strict=True)]
     return Problem.of(domain, groups, tables, scales, release.n, inference=inference, limit=limit)
+
+
+def _totals(groups: Groups, tables: Sequence[Array], scales: Sequence[float], n: int) -> list[float]:
+    """Return the number of records that count in each table, at least a hundredth of all."""
+    totals = [float(table.sum()) for table in tables]
+    precision = [1 / (table.size * scale**2) for table, scale in zip(tables, scales, strict=True)]
+    held = [
+        all(any(set(small) <= set(large) for large in groups[j]) for small in groups[i])
+        for i, j in itertools.product(range(len(groups)), repeat=2)
+    ]
+    for position, (i, j) in enumerate(itertools.product(range(len(groups)), repeat=2)):
+        if held[position] and totals[i] > totals[j]:
+            both = precision[i] + precision[j]
+            totals[i] = totals[j] = (precision[i] * totals[i] + precision[j] * totals[j]) / both
+            precision[i] = precision[j] = both
+    return [float(np.clip(total, 0.01 * n, n)) for total in totals]
 
 
 def fit_nonprivate(
@@ -302,26 +319,31 @@ def _fit_cgm(
         steps = int(np.clip(round(_MOVE * scale), 1, _MOST_STEPS))
         reach = _MOVE if steps == 1 else None
     theta, multipliers, gap, evaluations = best.theta, None, 0.0, best.evaluations
-    history = []
+    history = [_likeness(problem, problem.infer(theta).means)]
     enough = allowed * problem.counts.size
     for _ in range(steps):
         found = expectation(problem, theta, start=multipliers, reach=reach, tolerance=enough)
         theta, multipliers = theta + found.multipliers / problem.copies, found.multipliers
         gap, evaluations = max(gap, found.gap), evaluations + found.evaluations
-        history.append(-float((np.abs(problem.counts - problem.n * found.means) / problem.scales).sum()))
+        history.append(_likeness(problem, found.means))
     report = FitReport(
         "cgm",
         steps,
         best.converged and gap <= enough,
         f"{steps} steps of EM from a naive fit with ridge {ridge:.3g}; each moves log-potentials by at most "
         f"{min(1 / scale, reach or np.inf):.3g}; each E-step solved to a duality gap of {gap:.1e} nats",
-        history[-1] if history else -np.inf,
+        history[-1],
         tuple(history),
         gap,
         evaluations,
         {"ridge": ridge, "steps": steps, "gap": allowed},
     )
     return problem.field(theta, report)
+
+
+def _likeness(problem: Problem, means: Array) -> float:
+    """Return the log density of the noise that these tables imply, up to a constant."""
+    return -float((np.abs(problem.counts - problem.n * means) / problem.scales).sum())
 
 
 def _fit_penalised(problem: Problem, prior_sd: float, tolerance: float, iterations: int) -> MarkovRandomField:
@@ -408,9 +430,10 @@ def project_to_simplex(table: Array) -> Array:
 
     Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
-    falling = np.sort(table, axis=None)[::-1]
+    lowered = table - table.max()  # a common shift changes nothing, and spares huge entries a loss of digits
+    falling = np.sort(lowered, axis=None)[::-1]
     thresholds = (np.cumsum(falling) - 1) / np.arange(1, falling.size + 1)
-    return np.asarray(np.maximum(table - thresholds[np.nonzero(falling > thresholds)[0][-1]], 0.0))
+    return np.asarray(np.maximum(lowered - thresholds[np.nonzero(falling > thresholds)[0][-1]], 0.0))
 
 
 class _Optimum(NamedTuple):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook._validation import at_least, integer, positive
+
 __all__ = ["LoopyBeliefs", "LoopyGraph"]
 
 Array = NDArray[np.float64]
@@ -94,7 +96,10 @@ class LoopyGraph:
     ) -> None:
         self.sizes = tuple(sizes)
         self.cliques = [tuple(clique) for clique in cliques]
-        self.damping, self.iterations, self.tolerance = damping, iterations, tolerance
+        self.damping = at_least("damping", damping, 0)
+        if self.damping >= 1:
+            raise ValueError(f"damping must be below 1, got {damping}")
+        self.iterations, self.tolerance = integer("iterations", iterations, least=1), positive("tolerance", tolerance)
         self._messages: dict[tuple[int, int], Array] = {}
 
     def infer(self, tables: Sequence[Array], *, warm: bool = False) -> LoopyBeliefs:

@@ -41,6 +41,8 @@ class Problem:
         The number of records.
     engine : JunctionTree or LoopyGraph
         What runs inference.
+    limit : int
+        The most entries that a table of a junction tree may have.
 
     Examples
     --------
@@ -68,6 +70,7 @@ class Problem:
     scales: Array
     n: int
     engine: JunctionTree | LoopyGraph
+    limit: int = LARGEST_TABLE
 
     @classmethod
     def of(
@@ -107,6 +110,7 @@ class Problem:
             np.repeat(np.asarray(scales, dtype=float), sizes),
             n,
             make_engine(domain, groups, inference, limit),
+            limit,
         )
 
     @cached_property
@@ -211,7 +215,7 @@ class Problem:
             With this problem's engine.
         """
         made = object.__new__(MarkovRandomField)
-        made.domain, made.groups, made.limit = self.domain, self.groups, LARGEST_TABLE
+        made.domain, made.groups, made.limit = self.domain, self.groups, self.limit
         made.engine = (
             self.engine if isinstance(self.engine, JunctionTree) else LoopyGraph(self.engine.sizes, self.engine.cliques)
         )
