@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -196,6 +197,7 @@ def divergence(
     trials: int = 25,
     iterations: int = 200,
     gradients_to: int = 0,
+    jobs: int = 1,
     seed: int = SEED,
     progress: bool = False,
 ) -> pd.DataFrame:
@@ -218,6 +220,8 @@ def divergence(
         Learn by noisy gradients, too, where n is at most this; delta is 1/n, and the settings are the best of
         ``GRADIENTS`` on the first population's records, as in the source. The search's own privacy cost is not
         counted.
+    jobs : int, default 1
+        How many processes share the work, a number of records each; -1 for all cores. Results do not depend on it.
     seed, progress
         As in every study.
 
@@ -238,38 +242,63 @@ def divergence(
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
-    cells = list(itertools.product(sizes, epsilons))
-    replicates = math.ceil(integer("trials", trials, least=POPULATIONS) / POPULATIONS)
+    measured = partial(
+        _divergence_at,
+        kind=kind,
+        states=states,
+        epsilons=epsilons,
+        ridges=ridges,
+        replicates=math.ceil(integer("trials", trials, least=POPULATIONS) / POPULATIONS),
+        iterations=iterations,
+        gradients_to=gradients_to,
+        seed=seed,
+    )
+    run = joblib.Parallel(n_jobs=jobs, return_as="generator")
+    largest_first = sorted(sizes, reverse=True)  # the longest work must not be left for the end
+    found = run(joblib.delayed(measured)(n) for n in largest_first)
+    rows = dict(zip(largest_first, tqdm(found, desc=kind, total=len(sizes), disable=not progress), strict=True))
+    return pd.DataFrame([row for n in sizes for row in rows[n]])
+
+
+def _divergence_at(
+    n: int,
+    *,
+    kind: str,
+    states: int,
+    epsilons: Sequence[float],
+    ridges: Sequence[float],
+    replicates: int,
+    iterations: int,
+    gradients_to: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Return the rows of :func:`divergence` for one number of records; populations are the same for every epsilon."""
+    worlds = [population(kind, states, n, index=index, seed=seed) for index in range(POPULATIONS)]
+    unnoised = [_open_fit(world) for world in worlds]
     rows: list[dict[str, Any]] = []
-    drawn: dict[tuple[int, int], Population] = {}
-    for n, epsilon in tqdm(cells, desc=kind, disable=not progress):
+    for epsilon in epsilons:
         found: Found = {}
         settings: dict[str, Any] = {}
-        for index in range(POPULATIONS):
-            if (n, index) not in drawn:
-                drawn = {key: each for key, each in drawn.items() if key[0] == n}
-                drawn[n, index] = population(kind, states, n, index=index, seed=seed)
-            world = drawn[n, index]
+        for index, world in enumerate(worlds):
             rng = cell_rng(seed, "release", kind, states, n, epsilon, index)
-            _reference_fits(world, found, rng, replicates)
+            guess = _measured(world, partial(dpsgd.random_field, world.domain, world.cliques, rng=rng))
+            found.setdefault(("random", math.nan), []).extend([guess] * replicates)
+            found.setdefault(("non-private", math.nan), []).extend([unnoised[index]] * replicates)
             if n <= gradients_to:
                 of_gradients = cell_rng(seed, "gradients", kind, states, n, epsilon, index)
                 settings = settings or _tuned(world, epsilon, of_gradients)
-                for _ in range(replicates):
-                    fitting = partial(_by_gradients, world, epsilon, settings, of_gradients)
-                    _measure(found, ("dp-sgd", math.nan), world, fitting)
+                learn = partial(_by_gradients, world, epsilon, settings, of_gradients)
+                found.setdefault(("dp-sgd", math.nan), []).extend(_measured(world, learn) for _ in range(replicates))
             for _ in range(replicates):
                 noisy = release(world.records, world.domain, world.cliques, epsilon=epsilon, rng=rng)
-                for ridge in ridges:
-                    _measure(found, ("naive", ridge), world, partial(_naive, noisy, ridge, iterations))
-                for method in ("cgm", "penalised"):
-                    fitting = partial(fit, noisy, method=method, iterations=iterations)
-                    _measure(found, (method, math.nan), world, fitting)
+                for key, fitting in _private_fits(noisy, ridges, iterations).items():
+                    found.setdefault(key, []).append(_measured(world, fitting))
         rows += _summarised(found, {"graph": kind, "states": states, "n": n, "epsilon": epsilon}, ridges)
-    return pd.DataFrame(rows)
+    return rows
 
 
-Found = dict[tuple[str, float], list[tuple[float, bool, float]]]
+Measured = tuple[float, bool, float]  # divergence, whether the fit converged, seconds
+Found = dict[tuple[str, float], list[Measured]]
 
 
 def _naive(noisy: Release, ridge: float, iterations: int) -> MarkovRandomField:
@@ -277,23 +306,25 @@ def _naive(noisy: Release, ridge: float, iterations: int) -> MarkovRandomField:
     return fit(noisy, method="naive", ridge=ridge, iterations=iterations if ridge >= 0.01 else 60)
 
 
-def _measure(found: Found, key: tuple[str, float], world: Population, fitting: Callable[[], MarkovRandomField]) -> None:
+def _private_fits(
+    noisy: Release, ridges: Sequence[float], iterations: int
+) -> dict[tuple[str, float], partial[MarkovRandomField]]:
+    fits = {("naive", ridge): partial(_naive, noisy, ridge, iterations) for ridge in ridges}
+    for method in ("cgm", "penalised"):
+        fits[method, math.nan] = partial(fit, noisy, method=method, iterations=iterations)
+    return fits
+
+
+def _measured(world: Population, fitting: Callable[[], MarkovRandomField]) -> Measured:
     begun = time.process_time()
     model = fitting()
     seconds = time.process_time() - begun
     assert model.report is not None
-    found.setdefault(key, []).append((world.truth.kl(model), model.report.converged, seconds))
+    return world.truth.kl(model), model.report.converged, seconds
 
 
-def _reference_fits(world: Population, found: Found, rng: np.random.Generator, replicates: int) -> None:
-    """Fit once a population what needs no release, and count it for each of its trials."""
-    key_of_random, key_of_open = ("random", math.nan), ("non-private", math.nan)
-    _measure(found, key_of_random, world, lambda: dpsgd.random_field(world.domain, world.cliques, rng=rng))
-    _measure(
-        found, key_of_open, world, lambda: fit_nonprivate(world.records, world.domain, world.cliques, ridge=_NO_PENALTY)
-    )
-    for key in (key_of_random, key_of_open):
-        found[key] += [found[key][-1]] * (replicates - 1)
+def _open_fit(world: Population) -> Measured:
+    return _measured(world, partial(fit_nonprivate, world.records, world.domain, world.cliques, ridge=_NO_PENALTY))
 
 
 def _tuned(world: Population, epsilon: float, rng: np.random.Generator) -> dict[str, Any]:
@@ -414,7 +445,7 @@ def _for_all_states(kind: str, **options: Any) -> pd.DataFrame:
     tables = []
     for states in STATES:
         iterations = 100 if kind == "third" and states == 20 else 200
-        tables.append(divergence(kind, states=states, iterations=iterations, gradients_to=100_000, **options))
+        tables.append(divergence(kind, states=states, iterations=iterations, gradients_to=100_000, jobs=-1, **options))
     return pd.concat(tables, ignore_index=True)
 
 
