@@ -612,7 +612,7 @@ def regularisation(
         noisy = release(world.records, world.domain, world.cliques, epsilon=epsilon, rng=rng)
         start = noise_aware_ridge(problem_of(noisy))
         for ridge in ridges:
-            model = fit(noisy, method="naive", ridge=ridge, iterations=500)
+            model = fit(noisy, method="naive", ridge=ridge, iterations=10_000)
             found.setdefault(("naive", ridge), []).append(world.truth.kl(model))
             model = fit_nonprivate(world.records, world.domain, world.cliques, ridge=ridge, tolerance=1e-6)
             found.setdefault(("non-private", ridge), []).append(world.truth.kl(model))

@@ -64,7 +64,7 @@ GRID: Mapping[str, Sequence[float]] = {
     "learning_rate": (5.0, 10.0, 20.0),
     "clip": (0.3, 1.0),
     "sampling": (0.1,),
-    "steps": (60, 240),
+    "steps": (60, 240, 1000),
 }
 _SHOWN = 12  # areas in the picture of flows
 
@@ -492,7 +492,7 @@ def load(name: str, folder: str | Path = RESULTS) -> pd.DataFrame:
     --------
     >>> from dpbook.experiments.mobility import load
     >>> load("mobility_holdout").attrs["trials"]
-    3
+    10
 
     Explained in :doc:`/book/graphical-models/mobility`.
     """

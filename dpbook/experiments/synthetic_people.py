@@ -194,7 +194,8 @@ class Combined(NamedTuple):
     Attributes
     ----------
     estimate, variance : ndarray
-        The mean over sets, and its variance by the rule.
+        The mean over sets, and its variance by the rule. The noise-aware analyses of the studies put in place of the
+        mean twice the field's own coefficient less the mean, which takes off the bias.
     lower, upper : ndarray
         The 95 % interval.
 
@@ -728,7 +729,8 @@ def people_coverage(
     Returns
     -------
     pandas.DataFrame
-        ``epsilon``, ``analysis``, ``coefficient``, ``coverage``, ``width`` (mean), ``error`` (root mean square).
+        ``epsilon``, ``analysis``, ``coefficient``, ``coverage``, ``width`` (mean), ``error`` (root mean square),
+        ``bias`` (mean error), and ``claimed``, the root mean square of the standard errors that the analysis claims.
 
     Examples
     --------
@@ -751,11 +753,15 @@ def people_coverage(
                 seen.setdefault(analysis, []).append(each)
         for analysis, all_found in seen.items():
             low, high = np.array([f.lower for f in all_found]), np.array([f.upper for f in all_found])
-            error = np.sqrt(((np.array([f.estimate for f in all_found]) - truth) ** 2).mean(axis=0))
+            errors = np.array([f.estimate for f in all_found]) - truth
+            error, bias = np.sqrt((errors**2).mean(axis=0)), errors.mean(axis=0)
+            claimed = np.sqrt(np.mean([f.variance for f in all_found], axis=0))
             held = ((low <= truth) & (truth <= high)).mean(axis=0)
             width = (high - low).mean(axis=0)
-            rows += [(epsilon, analysis, *row) for row in zip(COEFFICIENTS, held, width, error, strict=True)]
-    return pd.DataFrame(rows, columns=["epsilon", "analysis", "coefficient", "coverage", "width", "error"])
+            columns = (held, width, error, bias, claimed)
+            rows += [(epsilon, analysis, *row) for row in zip(COEFFICIENTS, *columns, strict=True)]
+    names = ["coverage", "width", "error", "bias", "claimed"]
+    return pd.DataFrame(rows, columns=["epsilon", "analysis", "coefficient", *names])
 
 
 STUDIES = {
@@ -786,7 +792,7 @@ def load(name: str, folder: str | Path = RESULTS) -> pd.DataFrame:
     --------
     >>> from dpbook.experiments.synthetic_people import load
     >>> load("people_quality").attrs["trials"]
-    2
+    10
 
     Explained in :doc:`/book/graphical-models/synthetic-people`.
     """
