@@ -19,6 +19,7 @@ __all__ = [
     "delta_value",
     "finite_array",
     "finite_number",
+    "flag",
     "fraction",
     "integer",
     "interval",
@@ -26,6 +27,7 @@ __all__ = [
     "one_of",
     "positive",
     "positive_array",
+    "privacy_loss",
     "seeded_generator",
 ]
 
@@ -36,7 +38,10 @@ def finite_number(name: str, value: Any) -> float:
         value = value.item()
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be at most the largest float in magnitude, got a larger number") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite, got {number}")
     return number
@@ -120,11 +125,19 @@ def interval(name: str, value: Any) -> tuple[float, float]:
 
 
 def finite_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[np.float64]:
-    """Return ``value`` as a float array; raise on what is not numeric, has another dimension, or holds NaN or inf."""
+    """Return ``value`` as a float array; raise on what is not numeric, has another dimension, or holds NaN or inf.
+
+    Text, dates and complex numbers, which NumPy would convert in silence, are not numeric; a masked entry is NaN.
+    """
     try:
-        array = np.asarray(value, dtype=np.float64)
+        given = np.ma.filled(value.astype(np.float64), np.nan) if isinstance(value, np.ma.MaskedArray) else value
+        if np.asarray(given).dtype.kind in "cmMSU":
+            raise TypeError
+        array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be numeric, got {type(value).__name__}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be finite: it holds a number beyond the largest float") from None
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim != 1)}, got shape {array.shape}")
     if not np.isfinite(array).all():

@@ -130,6 +130,8 @@ def pure_composition_delta(epsilon: float, count: int, total: float) -> float:
     """
     epsilon, count = positive("epsilon", epsilon), integer("count", count, least=1)
     total = at_least("total", total, 0.0)
+    if math.isinf(count * epsilon):
+        raise ValueError(f"epsilon must be smaller: {count} times {epsilon} exceeds the largest float")
     lies = np.arange(count + 1)
     log_choose = special.gammaln(count + 1) - special.gammaln(lies + 1) - special.gammaln(count - lies + 1)
     log_p = log_choose + (count - lies) * epsilon - count * np.logaddexp(0.0, epsilon)
@@ -226,7 +228,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         alpha = 1 + excess
         return alpha * rho - math.log(alpha * delta) / excess + math.log(excess / alpha)
 
-    centre = math.log(math.sqrt(math.log(1 / delta) / rho))
+    log_inverse = math.log(1 / delta) if delta > 1e-300 else -math.log(delta)  # 1 / delta may overflow
+    plain = rho + 2 * math.sqrt(rho * log_inverse)
+    if math.isinf(log_inverse / rho):  # so small a rho that no order can be written down
+        return plain
+    centre = math.log(math.sqrt(log_inverse / rho))
     found = optimize.minimize_scalar(bound, bounds=(centre - 10, centre + 10), method="bounded")
-    plain = rho + 2 * math.sqrt(rho * math.log(1 / delta))
     return max(0.0, min(plain, float(found.fun)))

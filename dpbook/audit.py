@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv
 
 from dpbook._validation import analyst_generator, at_least, delta_value, fraction, integer
+from dpbook.release import Release
 
 __all__ = ["AuditResult", "audit", "epsilon_lower_bound"]
 
@@ -136,7 +137,8 @@ def epsilon_lower_bound(
     Parameters
     ----------
     release : callable
-        ``release(data, rng)`` returns one output: a number, an array, a label, None. Runs must be
+        ``release(data, rng)`` returns one output: a number, an array, a label, None, a
+        :class:`~dpbook.release.Release` (its values are looked at), or lists and mappings of these. Runs must be
         independent of one another. NaN, None and text are outcomes like any other; an exception is
         passed on, so to audit errors as outputs catch them in ``release`` and return a label.
         The generator is meant for seeded noise. To audit the noise of a real release, ignore it:
@@ -397,6 +399,8 @@ def _numeric(outputs: Sequence[Any]) -> Floats | None:
 
 def _cells(output: Any) -> Iterator[Any]:
     """Yield the numbers and labels in an output, whatever it is nested in."""
+    if isinstance(output, Release):
+        output = output.values
     if isinstance(output, Mapping):
         output = list(output.values())
     elif hasattr(output, "__array__"):

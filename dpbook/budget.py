@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from dpbook._validation import at_least, delta_value, finite_number, positive
+from dpbook._validation import at_least, delta_value, positive
 
 __all__ = ["BudgetExceeded", "Charge", "ParallelGroup", "PrivacyBudget", "charge"]
 
@@ -74,7 +74,8 @@ class PrivacyBudget:
     """A total privacy loss that releases draw from, and the record of what they drew.
 
     Spending is safe across threads: a charge is checked and entered under one lock, so two threads
-    cannot both spend the last of the budget.
+    cannot both spend the last of the budget. It is not shared between processes: a budget refuses to be pickled, and
+    after a fork only one side may spend.
 
     Parameters
     ----------
@@ -134,23 +135,37 @@ class PrivacyBudget:
     @property
     def remaining(self) -> float:
         """The epsilon that can still be spent here."""
-        return self._left()[0]
+        return max(0.0, self._left()[0])
 
     @property
     def remaining_delta(self) -> float:
         """The delta that can still be spent here."""
-        return self._left()[1]
+        return max(0.0, self._left()[1])
 
     def _left(self) -> tuple[float, float]:
+        """Return what is left; a forgiven crumb makes it negative, so that crumbs are forgiven once, not each time."""
         with self._lock:
             epsilon, delta = self.spent
             if self._group is None:
-                left = (self._epsilon - epsilon, self._delta - delta)
-            else:
-                # A branch may first catch up with the dearest branch, which is already paid for.
-                above = self._group._parent._left()
-                left = (above[0] + self._group.epsilon - epsilon, above[1] + self._group.delta - delta)
-            return max(0.0, left[0]), max(0.0, left[1])
+                return self._epsilon - epsilon, self._delta - delta
+            # A branch may first catch up with the dearest branch, which is already paid for.
+            above = self._group._parent._left()
+            return above[0] + self._group.epsilon - epsilon, above[1] + self._group.delta - delta
+
+    def _is_closed(self) -> bool:
+        """Say whether this is a branch of a group that has ended, or of one inside such a group."""
+        return self._group is not None and (self._group._closed or self._group._parent._is_closed())
+
+    def _shortage(self, epsilon: float, delta: float) -> str:
+        """Return why this much cannot be spent now, or nothing if it can."""
+        left = self._left()
+        for name, amount, room, total in (
+            ("epsilon", epsilon, left[0], self._epsilon),
+            ("delta", delta, left[1], self._delta),
+        ):
+            if amount > room + _CRUMBS * total:
+                return f"cannot spend {name} {amount:g}: {max(0.0, room):g} of {total:g} remains"
+        return ""
 
     @property
     def ledger(self) -> tuple[Charge, ...]:
@@ -185,22 +200,14 @@ class PrivacyBudget:
 
         Explained in :doc:`/book/background/composition`.
         """
-        epsilon = at_least("epsilon", epsilon, 0.0)
-        delta = delta_value("delta", delta)
-        if epsilon == 0 and delta == 0:
-            raise ValueError("epsilon and delta are both 0: there is nothing to spend")
+        epsilon, delta = _amounts(epsilon, delta)
         if not isinstance(label, str):
             raise TypeError(f"label must be a string, got {label!r}")
         with self._lock:
-            if self._group is not None and self._group._closed:
+            if self._is_closed():
                 raise ValueError("this branch's parallel group is closed: its `with` block has ended")
-            left = self._left()
-            for name, amount, room, total in (
-                ("epsilon", epsilon, left[0], self._epsilon),
-                ("delta", delta, left[1], self._delta),
-            ):
-                if amount > room + _CRUMBS * total:
-                    raise BudgetExceeded(f"cannot spend {name} {amount:g}: {room:g} of {total:g} remains")
+            if shortage := self._shortage(epsilon, delta):
+                raise BudgetExceeded(shortage)
             self._entries.append(Charge(label, epsilon, delta))
             if self._group is not None:
                 self._group._raise_to(self.spent)
@@ -216,7 +223,7 @@ class PrivacyBudget:
         Returns
         -------
         bool
-            Whether that much remains.
+            Whether that much remains, and the branch, if this is one, is still open.
 
         Examples
         --------
@@ -226,9 +233,9 @@ class PrivacyBudget:
 
         Explained in :doc:`/book/background/composition`.
         """
-        epsilon, delta = finite_number("epsilon", epsilon), finite_number("delta", delta)
-        left = self._left()
-        return epsilon <= left[0] + _CRUMBS * self._epsilon and delta <= left[1] + _CRUMBS * self._delta
+        epsilon, delta = _amounts(epsilon, delta)
+        with self._lock:
+            return not self._is_closed() and not self._shortage(epsilon, delta)
 
     def parallel(self, label: str = "parallel") -> ParallelGroup:
         """Open a group of branches over disjoint parts of the data; it costs the dearest branch.
@@ -334,16 +341,18 @@ class ParallelGroup:
         Explained in :doc:`/book/background/composition`.
         """
         with self._parent._lock:
-            if not self._entered or self._closed:
+            if not self._entered or self._closed or self._parent._is_closed():
                 raise ValueError("branches exist inside the group's `with` block only")
             if key not in self._branches:
                 self._branches[key] = PrivacyBudget._branch_of(self)
             return self._branches[key]
 
     def __enter__(self) -> ParallelGroup:
-        if self._entered:
-            raise ValueError("a parallel group is entered once; open another with budget.parallel()")
         with self._parent._lock:
+            if self._entered:
+                raise ValueError("a parallel group is entered once; open another with budget.parallel()")
+            if self._parent._is_closed():
+                raise ValueError("the parallel group that this one is part of is closed: its `with` block has ended")
             self._entered = True
             self._parent._entries.append(self)
         return self
@@ -367,6 +376,13 @@ class ParallelGroup:
 
     def _lines(self) -> Iterator[tuple[Any, tuple[Charge, ...]]]:
         return ((key, branch.ledger) for key, branch in self._branches.items())
+
+
+def _amounts(epsilon: Any, delta: Any) -> tuple[float, float]:
+    amounts = at_least("epsilon", epsilon, 0.0), delta_value("delta", delta)
+    if amounts == (0.0, 0.0):
+        raise ValueError("epsilon and delta are both 0: there is nothing to spend")
+    return amounts
 
 
 def charge(budget: PrivacyBudget | None, epsilon: float, delta: float, *, label: str) -> None:

@@ -61,7 +61,10 @@ def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator
     mean = np.asarray(mean, dtype=np.float64)
     if not (mean > 0).all():
         raise ValueError("mean must be greater than 0 everywhere (infinite is allowed)")
-    return shape * _unit_inverse_gaussian(shape / mean, rng)
+    with np.errstate(over="ignore"):
+        ratio = shape / mean
+    # Beyond 10^32 a draw is its mean, to double precision; the formula holds up to 10^300.
+    return np.where(ratio > 1e300, mean, shape * _unit_inverse_gaussian(np.minimum(ratio, 1e300), rng))[()]
 
 
 def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
@@ -296,9 +299,16 @@ def draw_statistics(
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)
     noise_variance = positive_array("noise_variance", noise_variance)
     root, cov = _root(_square("cov", cov))
+    shapes = mean.shape, cov.shape[:-1], noisy.shape, noise_variance.shape
+    try:
+        batch = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(
+            "mean, cov (without its last axis), noisy and noise_variance must have shapes that broadcast together, "
+            f"got {', '.join(map(str, shapes))}"
+        ) from None
     # Noise a millionth of the statistic's own sd is as good as none, and keeps cov + D regular in floating point.
     noise_variance = np.maximum(noise_variance, 1e-12 * np.diagonal(cov, axis1=-2, axis2=-1))
-    batch = np.broadcast_shapes(mean.shape, cov.shape[:-1], noisy.shape, noise_variance.shape)
     statistics = mean + _times(root, rng.standard_normal(batch))
     released = statistics + np.sqrt(noise_variance) * rng.standard_normal(batch)
     total: FloatArray = np.add(cov, noise_variance[..., None, :] * np.eye(batch[-1]))

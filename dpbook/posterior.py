@@ -50,7 +50,7 @@ class Posterior:
     draws : mapping of str to array_like
         For each parameter its draws, of shape (chain, draw, ...): a scalar parameter has two axes, a vector of
         length d has shape (chain, draw, d). All parameters share the first two axes. Independent draws are one
-        chain. The arrays are kept as read-only floats; what is writeable is copied.
+        chain. The arrays are kept as read-only floats; what is writeable, or a view of such, is copied.
     method : str, optional
         How the draws were made, for tables and figures: ``"exact"``, ``"gibbs"``, ``"naive"`` ...
 
@@ -415,10 +415,20 @@ def _checked_draws(name: Any, value: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(
             f"draws[{name!r}] must have shape (chain, draw, ...) with at least one of each, got shape {array.shape}"
         )
-    if array.flags.writeable:
+    if not _is_read_only(array):
         array = array.copy()
         array.flags.writeable = False
+        array = array.view()  # NumPy makes a view writeable again only if what it views is
     return array
+
+
+def _is_read_only(array: Any) -> bool:
+    """Say whether an array and all that it is a view of are read-only: a view alone may hide a writeable base."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None
 
 
 def _sample_sd(pooled: NDArray[np.float64]) -> Estimate:

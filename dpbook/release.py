@@ -86,16 +86,18 @@ class Release:
         for name in ("model", "mechanism", "neighbours", "version"):
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} must be a string, got {getattr(self, name)!r}")
+        for name in ("values", "bounds", "settings"):
+            _check_names(name, getattr(self, name))
         if not isinstance(self.float_safe, (bool, np.bool_)):
             raise TypeError(f"float_safe must be True or False, got {self.float_safe!r}")
         checked: dict[str, Any] = {
-            "values": MappingProxyType({str(k): _read_only(f"values[{k!r}]", v) for k, v in self.values.items()}),
+            "values": MappingProxyType({k: _read_only(f"values[{k!r}]", v) for k, v in self.values.items()}),
             "scale": self._by_name("scale"),
             "sensitivity": self._by_name("sensitivity"),
             "epsilon": positive("epsilon", self.epsilon),
             "delta": delta_value("delta", self.delta),
             "n": integer("n", self.n, least=1),
-            "bounds": MappingProxyType({str(k): interval(f"bounds[{k!r}]", v) for k, v in self.bounds.items()}),
+            "bounds": MappingProxyType({k: interval(f"bounds[{k!r}]", v) for k, v in self.bounds.items()}),
             "settings": _freeze("settings", dict(self.settings)),
             "float_safe": bool(self.float_safe),
         }
@@ -175,9 +177,10 @@ class Release:
         expected = {f.name for f in fields(cls)}
         if set(content) != expected:
             raise ValueError(f"text has other fields than a release: {sorted(set(content) ^ expected)}")
-        content["values"] = {
-            name: np.array(v["data"], dtype=v["dtype"]).reshape(v["shape"]) for name, v in content["values"].items()
-        }
+        try:
+            content["values"] = {name: _array(value) for name, value in content["values"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            raise ValueError("text has values that are not arrays as to_json writes them") from None
         return cls(**content)
 
     def require(self, *, model: str, mechanisms: tuple[str, ...] = ()) -> None:
@@ -231,7 +234,7 @@ class Release:
         Explained in :doc:`/book/background/choosing-epsilon`.
         """
         delta = "0 (pure)" if self.delta == 0 else f"{self.delta:.3g}"
-        odds = f"e^ε = {math.exp(min(self.epsilon, 700)):.3g}"
+        odds = f"e^ε = {math.exp(self.epsilon):.3g}" if self.epsilon < 700 else "e^ε, which exceeds 10^304"
         noise = "; ".join(
             f"{name}: sensitivity {self.sensitivity[name]:.6g}, noise scale {self.scale[name]:.6g}"
             for name in self.values
@@ -268,15 +271,32 @@ class Release:
         )
 
 
+def _check_names(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping, got {value!r}")
+    if not all(isinstance(key, str) for key in value):
+        raise TypeError(f"{name} must have strings as keys, got {list(value)!r}")
+
+
+def _array(content: Mapping[str, Any]) -> NDArray[Any]:
+    """Return an array from what :func:`_thaw` made of it; raise where it says whole numbers and holds others."""
+    whole = np.dtype(content["dtype"]).kind != "f"
+    if whole and not all(type(number) is int for number in content["data"]):
+        raise TypeError
+    return np.array(content["data"], dtype=content["dtype"]).reshape(content["shape"])
+
+
 def _read_only(name: str, value: ArrayLike) -> NDArray[Any]:
     array = np.array(value)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be a numeric array, got dtype {array.dtype}")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must fit in signed 64-bit integers")
     array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite: a release refuses NaN and infinite values")
     array.setflags(write=False)
-    return array
+    return array.view()  # NumPy makes a view writeable again only if what it views is
 
 
 def _freeze(name: str, value: Any) -> Any:

@@ -282,10 +282,14 @@ def _up(exact: Fraction) -> float:
 
 def _root_up(square: Fraction) -> float:
     """Return a float at or just above the square root of ``square``; the root itself where that is a float."""
+    # By a power of four near 1 first, where no square is too large or too small for a float.
+    power = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+    square /= Fraction(4) ** power
     root = math.sqrt(_up(square))
     below = math.nextafter(root, 0.0)
     root = below if Fraction(below) ** 2 >= square else root
-    return root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
+    root = root if Fraction(root) ** 2 >= square else math.nextafter(root, math.inf)
+    return _up(Fraction(root) * Fraction(2) ** power)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

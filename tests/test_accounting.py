@@ -184,6 +184,13 @@ def test_zcdp_epsilon_is_the_minimum_over_orders_and_beats_the_plain_conversion(
         assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
 
 
+@pytest.mark.parametrize(("rho", "delta"), [(1.0, 5e-324), (1e-320, 1e-6), (1e-320, 5e-324), (1e300, 1e-6)])
+def test_zcdp_epsilon_at_the_ends_of_double_precision_is_finite_and_at_most_the_plain_one(
+    rho: float, delta: float
+) -> None:
+    assert 0 < zcdp_epsilon(rho, delta) <= (rho + 2 * math.sqrt(rho * -math.log(delta))) * (1 + 1e-12)
+
+
 def test_zcdp_epsilon_holds_for_randomised_response_too() -> None:
     """Pure eps-DP implies rho = eps²/2, and the exact delta of randomised response must stay within."""
     for epsilon, count in itertools.product([0.1, 0.5, 2.0], [1, 10, 200]):
@@ -207,6 +214,7 @@ def test_zcdp_epsilon_holds_for_randomised_response_too() -> None:
         (lambda: advanced_composition(1, True, slack=1e-6), "count"),
         (lambda: pure_composition_delta(1, 2, -1), "total"),
         (lambda: pure_composition_delta("1", 2, 1), "epsilon"),  # type: ignore[arg-type]
+        (lambda: pure_composition_delta(1e308, 10, 1), "epsilon"),
         (lambda: gaussian_delta(-1, 1), "epsilon"),
         (lambda: gaussian_delta(1, 0), "mu"),
         (lambda: gaussian_rho(math.inf), "mu"),

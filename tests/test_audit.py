@@ -18,6 +18,7 @@ import pytest
 from numpy.random import Generator, default_rng
 from scipy.stats import binom, binomtest
 
+from dpbook import Release
 from dpbook.audit import AuditResult, _bound, _DensityRatio, audit, epsilon_lower_bound
 
 Batched = Callable[..., Any]
@@ -279,6 +280,25 @@ def test_nan_has_a_density_ratio_of_its_own() -> None:
     ratio = _DensityRatio.fit(data, neighbour, 12)
     assert ratio(np.array([np.nan]))[0] == pytest.approx(math.log(200.5 / 50.5))
     assert (np.abs(ratio(np.array([-9.0, 0.0, 9.0]))) < 1).all()
+
+
+def test_the_values_of_a_release_are_what_an_audit_of_it_looks_at() -> None:
+    def publish(data: float, rng: Generator) -> Release:
+        noisy = {"sum": np.array([data + rng.laplace(scale=0.5)]), "count": np.array([3])}
+        scales = dict.fromkeys(noisy, 0.5)
+        return Release(
+            values=noisy,
+            model="m",
+            mechanism="laplace",
+            scale=scales,
+            sensitivity=scales,
+            epsilon=1,
+            n=3,
+            float_safe=False,
+        )
+
+    bound = epsilon_lower_bound(publish, 0.0, 1.0, trials=4000, rng=default_rng(8))
+    assert 1.4 < bound <= 2
 
 
 def test_none_and_nan_are_different_outcomes() -> None:

@@ -1,5 +1,7 @@
 """The ledger adds up, refuses to overspend, and cannot be raced."""
 
+import copy
+import pickle
 import threading
 import time
 
@@ -56,6 +58,22 @@ def test_what_was_spent_never_exceeds_the_total_by_more_than_crumbs(amounts):
         except BudgetExceeded:
             assert budget.spent[0] + amount > 1.0
     assert budget.spent[0] <= 1.0 + 1e-11
+
+
+def test_crumbs_are_forgiven_once_and_not_each_time():
+    budget = PrivacyBudget(1.0, delta=1e-6)
+    budget.spend(1.0, delta=1e-6)
+    budget.spend(9e-13)
+    for _ in range(3):
+        with pytest.raises(BudgetExceeded, match="epsilon 9e-13: 0 of 1 remains"):
+            budget.spend(9e-13)
+    assert budget.remaining == 0
+    budget.spend(0, delta=9e-19)
+    with pytest.raises(BudgetExceeded, match="delta"):
+        budget.spend(0, delta=9e-19)
+    assert budget.remaining_delta == 0
+    with budget.parallel() as group, pytest.raises(BudgetExceeded):
+        group.branch(0).spend(9e-13)
 
 
 def test_the_remainder_can_be_spent_exactly():
@@ -122,6 +140,20 @@ def test_a_branch_may_catch_up_with_the_dearest_but_not_pass_what_remains():
     assert len(budget.ledger) == 2
 
 
+def test_parallel_branches_cost_the_largest_delta_too_and_may_catch_up_with_it():
+    budget = PrivacyBudget(1.0, delta=1e-6)
+    with budget.parallel() as group:
+        group.branch(0).spend(0.1, delta=6e-7)
+        group.branch(1).spend(0.2, delta=2e-7)
+        assert budget.remaining_delta == pytest.approx(4e-7)
+        assert group.branch(1).remaining_delta == pytest.approx(8e-7)
+        group.branch(1).spend(0.1, delta=8e-7)
+        with pytest.raises(BudgetExceeded, match="delta"):
+            group.branch(0).spend(0.1, delta=5e-7)
+    assert budget.remaining_delta == 0
+    assert (budget.ledger[0].epsilon, budget.ledger[0].delta) == pytest.approx((0.3, 1e-6))
+
+
 def test_the_group_is_charged_as_it_spends_not_at_its_end():
     budget = PrivacyBudget(1.0)
     with budget.parallel() as group:
@@ -156,6 +188,25 @@ def test_a_closed_group_takes_no_more_charges_and_an_empty_one_leaves_no_line():
     assert budget.remaining == 1.0
 
 
+def test_a_group_inside_a_closed_group_takes_no_charges_that_nobody_would_count():
+    """The outer group, empty at its end, has left the ledger: a later charge below it would be lost."""
+    budget = PrivacyBudget(1.0)
+    with budget.parallel() as outer:
+        north = outer.branch("north")
+        late = north.parallel()
+        early = north.parallel()
+        early.__enter__()
+        inner = early.branch(1)
+    with pytest.raises(ValueError, match="closed"):
+        late.__enter__()
+    with pytest.raises(ValueError, match="closed"):
+        inner.spend(0.5)
+    with pytest.raises(ValueError, match="with"):
+        early.branch(2)
+    assert not inner.can_spend(0.5)
+    assert (budget.ledger, north.spent, budget.remaining) == ((), (0.0, 0.0), 1.0)
+
+
 def test_an_error_inside_a_parallel_block_keeps_what_was_charged():
     budget = PrivacyBudget(1.0)
 
@@ -169,7 +220,8 @@ def test_an_error_inside_a_parallel_block_keeps_what_was_charged():
     assert budget.remaining == pytest.approx(0.7)
 
 
-def test_two_threads_cannot_both_spend_the_last_of_it(monkeypatch):
+@pytest.mark.parametrize("place", ["one budget", "branches of two groups"])
+def test_two_threads_cannot_both_spend_the_last_of_it(monkeypatch, place):
     """A pause between looking and charging makes every unlocked race visible: without the lock all eight succeed."""
     looked = PrivacyBudget._left
 
@@ -183,19 +235,22 @@ def test_two_threads_cannot_both_spend_the_last_of_it(monkeypatch):
     barrier = threading.Barrier(8)
     outcomes = []
 
-    def race():
+    def race(account):
         barrier.wait()
         try:
-            budget.spend(0.6)
+            account.spend(0.6)
             outcomes.append("spent")
         except BudgetExceeded:
             outcomes.append("refused")
 
-    threads = [threading.Thread(target=race) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with budget.parallel() as one, budget.parallel() as other:
+        # Two groups read the same records, so that their costs add up.
+        shared = [budget] * 8 if place == "one budget" else [one.branch("a"), other.branch("a")] * 4
+        threads = [threading.Thread(target=race, args=[account]) for account in shared]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert sorted(outcomes) == ["refused"] * 7 + ["spent"]
     assert len(budget.ledger) == 1
 
@@ -215,9 +270,37 @@ def test_can_spend_says_what_spend_would_do():
     assert budget.can_spend(np.float64(0.1))
     assert not budget.can_spend(0.2)
     assert not budget.can_spend(0.1, delta=1e-9)
+    for bad in ({"epsilon": -1}, {"epsilon": 0.1, "delta": 1.0}, {"epsilon": 0}):
+        for ask in (budget.spend, budget.can_spend):
+            with pytest.raises(ValueError, match=r"epsilon|delta"):
+                ask(**bad)
+    with budget.parallel() as group:
+        branch = group.branch(0)
+        assert branch.can_spend(0.1)
+    assert not branch.can_spend(0.1)
+
+
+def test_a_budget_cannot_be_copied_into_another_process():
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(PrivacyBudget(1.0))
+    with pytest.raises(TypeError, match="pickle"):
+        copy.deepcopy(PrivacyBudget(1.0))
+
+
+def test_a_group_is_entered_once():
+    budget = PrivacyBudget(1.0)
+    group = budget.parallel()
+    with group:
+        group.branch(0).spend(0.5)
+        with pytest.raises(ValueError, match="once"):
+            group.__enter__()
+    assert budget.remaining == 0.5
 
 
 def test_charging_takes_a_budget_or_none_only():
     charge(None, 1.0, 0.0, label="x")
+    budget = PrivacyBudget(1.0, delta=1e-6)
+    charge(budget, 1e-6, 1e-9, label="x")
+    assert [(line.label, line.epsilon, line.delta) for line in budget.ledger] == [("x", 1e-6, 1e-9)]
     with pytest.raises(TypeError, match="budget"):
         charge(1.0, 1.0, 0.0, label="x")  # type: ignore[arg-type]

@@ -307,8 +307,9 @@ def test_infinite_quantities_are_ranked_and_extreme_truths_stay_inside_the_unit_
 # Calibration: the record
 
 
-def test_statistics_agree_with_their_formulas() -> None:
-    ranks = rng(17).beta(1.2, 1, size=150)
+@pytest.mark.parametrize("shape", [(1.2, 1.0), (1.0, 1.2)], ids=["too high", "too low"])
+def test_statistics_agree_with_their_formulas(shape: tuple[float, float]) -> None:
+    ranks = rng(17).beta(*shape, size=150)
     study = Calibration({"theta": ranks})
     reference = stats.kstest(ranks, "uniform")
     assert study.ks["theta"] == pytest.approx(reference.statistic, rel=1e-12)
@@ -356,6 +357,14 @@ def test_a_calibration_is_frozen_and_survives_pickle_and_later_changes_of_its_in
         study.ranks = {}  # type: ignore[misc]
     for clone in (pickle.loads(pickle.dumps(study)), copy.deepcopy(study)):
         np.testing.assert_array_equal(clone.ranks["theta"], kept)
+
+
+def test_contraction_compares_unbiased_variances() -> None:
+    """True values 0 and 2 have variance 2; draws 0 and 1 have variance 1/2: the contraction is 3/4."""
+    study = calibrate(
+        lambda g, t: np.array([0.0, 2.0]), lambda p, g: p, lambda d, g: np.array([[0.0, 1.0]] * 2), 2, rng=rng(22)
+    )
+    assert study.contraction["theta"] == pytest.approx(0.75)
 
 
 def test_a_constant_parameter_has_no_contraction() -> None:
@@ -501,6 +510,7 @@ def test_gamma_is_the_largest_that_keeps_the_level() -> None:
 def test_one_point_gives_the_binomial_interval_and_many_trials_approach_the_diagonal() -> None:
     bands = ecdf_bands(1000, 0.9, [0.5])
     assert bands.gamma == pytest.approx(0.1)
+    assert ecdf_bands(1000, 0.9, [0.5, 0.5 + 1e-12]).gamma == pytest.approx(0.1)  # two points that are one
     assert bands.upper[0] == pytest.approx(stats.binom.ppf(0.95, 1000, 0.5) / 1000 - 0.5)
     assert ecdf_bands(10_000).upper.max() == pytest.approx(ecdf_bands(1000).upper.max() / np.sqrt(10), rel=0.05)
 
@@ -544,6 +554,11 @@ def test_the_curve_is_the_ecdf_minus_the_diagonal_and_starts_and_ends_at_zero() 
     )
     assert line.get_label() == "mine"
     assert len(ax.collections) == 0
+
+
+def test_a_rank_that_is_at_a_point_counts_there() -> None:
+    ax = plot_ecdf_difference([0.5, 0.75], points=[0.5], ax=Figure().subplots(), band=False)
+    np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata(), dtype=float), [0, 0, 0], atol=1e-15)
 
 
 def test_the_plot_draws_one_quantity_on_the_current_axes() -> None:

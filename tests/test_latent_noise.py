@@ -46,7 +46,7 @@ def test_huge_means_approach_the_levy_law_where_numpy_fails() -> None:
     assert stats.kstest(draws, stats.levy.cdf).pvalue > LEVEL
 
 
-@pytest.mark.parametrize("mean", [1e-300, 1e-20, 1e-8])
+@pytest.mark.parametrize("mean", [1e-310, 1e-300, 1e-20, 1e-8])
 def test_tiny_means_give_nearly_normal_draws_of_relative_variance_mean_over_shape(mean: float) -> None:
     draws = inverse_gaussian(np.full(50_000, mean), 1.0, np.random.default_rng(4))
     assert (np.abs(draws / mean - 1) < 7 * np.sqrt(mean) + 1e-14).all()
@@ -357,6 +357,8 @@ def test_draws_are_set_by_the_generator_alone(draw: Callable[[Any], FloatArray])
         (lambda: draw_statistics([0.0], [[1.0]], [0.0], [0.0]), "noise_variance must be greater"),
         (lambda: draw_statistics([0.0, 0.0], np.ones((2, 3)), [0.0, 0.0], [1.0, 1.0]), "cov must have shape"),
         (lambda: draw_statistics([0.0], [[np.nan]], [0.0], [1.0]), "cov must be finite"),
+        (lambda: draw_statistics([0.0] * 3, np.eye(2), [0.0] * 2, [1.0] * 2), r"mean, cov .* \(3,\), \(2,\)"),
+        (lambda: draw_statistics([0.0] * 2, np.eye(2), [0.0] * 2, [1.0] * 3), r"noise_variance must .* \(3,\)"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(call: Callable[[], object], message: str) -> None:

@@ -134,6 +134,18 @@ def test_draws_cannot_be_changed_through_the_posterior_or_behind_its_back() -> N
         posterior.method = "other"  # type: ignore[misc]
 
 
+def test_a_read_only_view_of_a_writeable_array_is_copied_and_a_read_only_array_is_not() -> None:
+    array = np.zeros(3)
+    posterior = Posterior({"x": np.broadcast_to(array, (2, 3))})
+    array[:] = 9
+    assert (posterior.draws["x"] == 0).all()
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        posterior.draws["x"].flags.writeable = True
+    frozen = np.zeros((4, 2, 3))
+    frozen.flags.writeable = False
+    assert np.shares_memory(Posterior({"x": frozen[1]}).draws["x"], frozen)
+
+
 def test_a_posterior_survives_pickling_and_copying(posterior: Posterior) -> None:
     for twin in (pickle.loads(pickle.dumps(posterior)), copy.deepcopy(posterior)):
         assert twin.method == "gibbs"
@@ -218,7 +230,7 @@ def test_the_threshold_decides() -> None:
     assert rhat > 1.05
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_unconverged(posterior, threshold=rhat + 1e-6)
+        warn_if_unconverged(posterior, threshold=rhat)
     with pytest.warns(ConvergenceWarning):
         warn_if_unconverged(posterior, threshold=rhat - 1e-6)
     with pytest.raises(ValueError, match="threshold"):
@@ -246,6 +258,9 @@ def test_the_warning_points_at_the_caller_of_infer() -> None:
         ({"x": [[1.0, np.nan]]}, ValueError, r"draws\['x'\] must be finite"),
         ({"x": [[1.0, np.inf]]}, ValueError, r"draws\['x'\] must be finite"),
         ({"x": [["a", "b"]]}, TypeError, r"draws\['x'\] must be numeric"),
+        ({"x": [["1", "2"]]}, TypeError, r"draws\['x'\] must be numeric"),
+        ({"x": np.zeros((1, 2), dtype=complex)}, TypeError, r"draws\['x'\] must be numeric"),
+        ({"x": np.ma.masked_array([[1.0, 2.0]], mask=[[False, True]])}, ValueError, r"draws\['x'\] must be finite"),
         ({3: np.zeros((2, 3))}, TypeError, "draws must be named"),
         ({"x": np.zeros((2, 3)), "y": np.zeros((2, 4))}, ValueError, "'x' has .* 'y' has"),
         ({"x": np.zeros((2, 3)), "y": np.zeros((3, 3))}, ValueError, "'x' has .* 'y' has"),

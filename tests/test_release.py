@@ -83,6 +83,13 @@ def test_a_release_refuses_nan_and_infinity_by_name(bad):
         ({"model": None}, "model"),
         ({"settings": {"f": print}}, "settings"),
         ({"settings": {1: 2}}, "settings"),
+        ({"settings": {"a": {1: 2}}}, "settings"),
+        ({"settings": None}, "settings"),
+        ({"bounds": None}, "bounds"),
+        ({"bounds": {1: (0, 1)}}, "bounds"),
+        ({"values": {1: [1.0]}, "scale": {1: 1.0}, "sensitivity": {1: 1.0}}, "values"),
+        ({"values": {"sum": np.array([2**63], dtype=np.uint64), "table": [1]}}, "sum"),
+        ({"epsilon": 10**400}, "epsilon"),
     ],
 )
 def test_a_release_refuses_bad_fields_by_name(changes, named):
@@ -99,6 +106,8 @@ def test_a_release_is_immutable_all_the_way_down():
         release.epsilon = 9.0
     with pytest.raises(ValueError, match="read-only"):
         release["sum"][0] = 2.0
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        release["sum"].flags.writeable = True
     for mapping in (release.values, release.scale, release.settings, release.bounds):
         with pytest.raises(TypeError):
             mapping["sum"] = 1.0  # type: ignore[index]
@@ -121,6 +130,43 @@ def test_other_text_is_refused(text):
         Release.from_json(text)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0],
+        {"sum": 3, "table": 3},
+        {"sum": {"dtype": "float64", "shape": [2], "data": [1.0]}},
+        {"sum": {"dtype": "int64", "shape": [1], "data": [1.5]}},
+        {"sum": {"dtype": "int64", "shape": [1], "data": [2**70]}},
+        {"sum": {"dtype": "float64", "data": [1.0]}},
+        {"sum": {"dtype": "number", "shape": [1], "data": [1.0]}},
+    ],
+)
+def test_arrays_that_another_hand_has_changed_are_refused(values):
+    content = json.loads(make().to_json()) | {"values": values}
+    with pytest.raises(ValueError, match="text has values"):
+        Release.from_json(json.dumps(content))
+
+
+def test_text_with_a_field_too_many_or_too_few_is_refused_by_its_name():
+    content = json.loads(make().to_json())
+    with pytest.raises(ValueError, match=r"text has other fields than a release: \['records'\]"):
+        Release.from_json(json.dumps(content | {"records": [1]}))
+    with pytest.raises(ValueError, match=r"text has other fields than a release: \['delta'\]"):
+        Release.from_json(json.dumps({name: value for name, value in content.items() if name != "delta"}))
+
+
+def test_shapes_and_types_survive_the_round_trip():
+    """A number, no numbers at all, single precision, and an unsigned count; JSON of another writer may drop a .0."""
+    for value in (np.float64(3.5), np.zeros((0, 3)), np.array([0.1], dtype=np.float32), np.array([7], dtype=np.uint8)):
+        release = make(values={"sum": value, "table": [1]})
+        restored = Release.from_json(release.to_json())["sum"]
+        assert (restored.shape, restored.dtype) == (release["sum"].shape, release["sum"].dtype)
+        np.testing.assert_array_equal(restored, value)
+    other = make(values={"sum": [12.0], "table": [1]}).to_json().replace("12.0", "12")
+    assert Release.from_json(other)["sum"].dtype == np.float64
+
+
 def test_inference_refuses_a_release_of_another_model_or_mechanism():
     release = make()
     release.require(model="binomial", mechanisms=("laplace",))
@@ -136,3 +182,5 @@ def test_the_report_states_guarantee_unit_n_scale_and_noise_source():
         assert fact in text
     assert "do not publish" not in make(float_safe=True).report()
     assert "δ = 1e-06" in make(delta=1e-6).report()
+    assert "more than e^ε = 1.65." in text
+    assert "more than e^ε, which exceeds 10^304." in make(epsilon=1e6).report()

@@ -123,6 +123,42 @@ def test_l2_beyond_four_coordinates_is_an_upper_bound_that_is_not_far_off(
     assert found * (1 - 1e-12) <= which(low, high, intercept=True, norm=2) <= 1.5 * found
 
 
+@pytest.mark.parametrize("which", [second_moments, fourth_moments])
+def test_a_search_without_time_still_returns_an_upper_bound(
+    which: Callable[..., float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a dozen boxes in which neither the centre nor a corner is the worst record: what was found is too little."""
+    monkeypatch.setattr(sensitivity, "WORK", 0)
+    sensitivity._search.cache_clear()
+    statistics = {second_moments: second_statistics, fourth_moments: fourth_statistics}[which](3, True)
+    rng = np.random.default_rng(12)
+    for _ in range(6):
+        low, high = random_box(rng, 3)
+        found = largest_change(statistics, low, high, 2, rng)
+        assert found * (1 - 1e-12) <= which(low, high, intercept=True, norm=2)
+    sensitivity._search.cache_clear()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 60])
+@pytest.mark.parametrize(
+    "degrees", [((1, 2), ()), ((2,), ()), ((1, 2, 3, 4), ()), ((1, 2), (3, 4)), ((2,), (4,)), ((4,), ())]
+)
+def test_the_sum_of_monomials_curves_at_least_as_much_as_the_search_assumes(
+    size: int, degrees: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    """Least where many covariates of one sign sum to -1, along the three directions tried there, and elsewhere."""
+    moments = sensitivity._Moments(size + bool(degrees[1]), *degrees)
+    rng = np.random.default_rng(size)
+    worst, along = np.full(moments.size, -1 / size), np.full(moments.size, -2 / size)
+    along[-1] = 1.0 if degrees[1] else along[-1]
+    across = np.where(np.arange(moments.size) < size, np.resize([1.0, -1.0], moments.size), 0.0)
+    points = [worst, worst, *rng.normal(size=(20, moments.size))]
+    for values, step in zip(points, [along, across, *rng.normal(size=(20, moments.size))], strict=True):
+        for length in (1e-3, 1.0):
+            beyond = moments.remainder(values, length * step)
+            assert beyond >= 0.5 * np.sum(moments.curvature() * (length * step) ** 2) * (1 - 1e-9)
+
+
 def test_fourth_moments_in_l1_stays_exact_for_ten_covariates() -> None:
     """The claimed value is at most 1e-9 above what the far corner and one other record achieve."""
     statistics = fourth_statistics(11, True)
@@ -205,6 +241,11 @@ def test_where_no_coordinate_changes_sign_the_worst_pair_is_the_two_corners(norm
         nearest, farthest = np.array([1.0, -3.0, 10.0]), np.array([2.0, -5.0, 10.5])
         ranges = statistics(farthest) - statistics(nearest)
         assert claimed == pytest.approx(np.linalg.norm(ranges, ord=norm), rel=1e-13)
+
+
+@pytest.mark.parametrize("width", [5e-324, 1e-300, 1e-160, 1.0, 1.4954350870919408, 3.7e9, 1e160, 1.7e308])
+def test_the_l2_sensitivity_of_one_sum_is_its_width_however_small_or_large(width: float) -> None:
+    assert bounded_sum(0, width, norm=2) == width
 
 
 def test_fourth_moments_has_the_known_values() -> None:
