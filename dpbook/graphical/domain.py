@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,17 @@ class Domain:
     sizes: tuple[int, ...]
     labels: tuple[tuple[Any, ...] | None, ...]
 
+    def __post_init__(self) -> None:
+        if not self.names or len(set(self.names)) != len(self.names):
+            raise ValueError(f"names must hold one or more different variables, got {self.names}")
+        if not len(self.names) == len(self.sizes) == len(self.labels):
+            raise ValueError(f"sizes and labels must have an entry for each of {self.names}")
+        for name, size, labels in zip(self.names, self.sizes, self.labels, strict=True):
+            if integer(f"domain[{name!r}]", size) < 2:
+                raise ValueError(f"domain[{name!r}] must have two states or more, got {size}")
+            if labels is not None and len(labels) != size:
+                raise ValueError(f"domain[{name!r}] must have a label for each of {size} states, got {labels!r}")
+
     @classmethod
     def of(cls, domain: Domain | Mapping[str, Any]) -> Domain:
         """Return the domain that a mapping describes; raise, naming the variable, where it describes none.
@@ -82,10 +93,7 @@ class Domain:
             if not isinstance(name, str) or not name:
                 raise TypeError(f"domain must have non-empty strings as names, got {name!r}")
             known = None if isinstance(states, numbers.Integral) else _labels(name, states)
-            size = integer(f"domain[{name!r}]", states) if known is None else len(known)
-            if size < 2:
-                raise ValueError(f"domain[{name!r}] must have two states or more, got {size}")
-            sizes.append(size)
+            sizes.append(integer(f"domain[{name!r}]", states) if known is None else len(known))
             labels.append(known)
         return cls(tuple(domain), tuple(sizes), tuple(labels))
 
@@ -177,6 +185,8 @@ class Domain:
         """
         position = self.names.index(name)
         labels, size = self.labels[position], self.sizes[position]
+        if np.ndim(column) != 1:
+            raise ValueError(f"{argument} must have one column {name!r}, got values of shape {np.shape(column)}")
         if labels is not None:
             found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(pd.Index(np.asarray(column, dtype=object)))
             if (found < 0).any():
@@ -212,11 +222,11 @@ class Domain:
 
 
 def _labels(name: str, states: Any) -> tuple[Any, ...]:
-    if isinstance(states, (str, bytes)) or not isinstance(states, Iterable):
+    if isinstance(states, (str, bytes, Set)) or not isinstance(states, Iterable):  # a set has no order
         raise TypeError(f"domain[{name!r}] must be a number of states or a sequence of labels, got {states!r}")
     known = tuple(each.item() if isinstance(each, np.generic) else each for each in states)
-    if not all(isinstance(each, (str, bool, int, float)) and each == each for each in known):
-        raise TypeError(f"domain[{name!r}] must have strings or numbers as labels, got {known!r}")
+    if not all(isinstance(each, str) or (isinstance(each, (int, float)) and math.isfinite(each)) for each in known):
+        raise TypeError(f"domain[{name!r}] must have strings or finite numbers as labels, got {known!r}")
     if len(set(known)) != len(known):
         raise ValueError(f"domain[{name!r}] must have different labels, got {known!r}")
     return known
@@ -287,12 +297,12 @@ def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
     if not items:
         raise ValueError(f"{name} must name at least one variable: it is empty")
     if all(isinstance(each, str) for each in items):
-        return (_clique(name, items, domain),)
+        return (checked_clique(name, items, domain),)
     members = []
     for each in items:
         if isinstance(each, str) or not isinstance(each, Iterable):
             raise TypeError(f"{name} must hold names, or tuples of names that share a table; got {each!r}")
-        members.append(_clique(name, tuple(each), domain))
+        members.append(checked_clique(name, tuple(each), domain))
     if len({domain.shape(member) for member in members}) != 1:
         raise ValueError(f"{name} must tie cliques of the same numbers of states, got {members}")
     if len({tuple(domain.labels[v] for v in domain.indices(member)) for member in members}) != 1:
@@ -300,7 +310,8 @@ def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
     return tuple(members)
 
 
-def _clique(name: str, given: tuple[Any, ...], domain: Domain) -> Clique:
+def checked_clique(name: str, given: tuple[Any, ...], domain: Domain) -> Clique:
+    """Return a clique; raise, naming the argument, on an empty one, and on unknown or repeated variables."""
     if not given:
         raise ValueError(f"{name} must name at least one variable: it is empty")
     unknown = [each for each in given if each not in domain.names]

@@ -50,6 +50,8 @@ Array = NDArray[np.float64]
 MODEL = "log-linear potentials"
 RELATION = "REPLACE_ONE"  # the library's default, adding or removing a record, would give half the noise or so
 
+_LEAST_GUESS = 0.3  # the search for a noise multiplier starts here or above
+
 # The settings that a search tries, all combinations. Rates are large because a cell's gradient is a small probability.
 GRID: Mapping[str, tuple[float, ...]] = {
     "learning_rate": (3.0, 10.0, 30.0),
@@ -245,6 +247,8 @@ def _calibrated(epsilon: float, delta: float, sampling: float, steps: int) -> fl
     The search starts where the steps would be one Gaussian mechanism of sensitivity ``2 q sqrt(steps)``, keeps a
     bracket, and returns its safe end, within one part in a thousand of the smallest multiplier.
     """
+    if sampling < 1 and -math.expm1(steps * math.log1p(-sampling)) <= delta:
+        return _LEAST_GUESS  # delta alone covers ever being drawn: no noise would do, and the search would not end
     unit = 1e-4 * max(1.0, 2 * epsilon)  # of the privacy loss's grid; a coarse one rounds upwards, on the safe side
 
     def excess(log_multiplier: float) -> float:
@@ -252,7 +256,7 @@ def _calibrated(epsilon: float, delta: float, sampling: float, steps: int) -> fl
         return math.log(max(found, 1e-300) / epsilon)
 
     guess = gaussian_scale(sensitivity=2 * sampling * math.sqrt(steps), epsilon=epsilon, delta=delta)
-    high = low = math.log(max(guess, 0.3))
+    high = low = math.log(max(guess, _LEAST_GUESS))
     above = below = excess(high)
     while above > 0:
         low, below = high, above
@@ -464,9 +468,9 @@ def _units(
         chunks = [_from_counts(records, domain)]
     else:
         chunks = list(_chunks(records, domain, groups, counts, person))
-    codes = np.concatenate([np.repeat(chunk.codes, chunk.times, axis=0) for chunk in chunks])
-    if len(codes) == 0:
+    if sum(int(chunk.times.sum()) for chunk in chunks) == 0:
         raise ValueError("records must hold at least one record, got none")
+    codes = np.concatenate([np.repeat(chunk.codes, chunk.times, axis=0) for chunk in chunks])
     persons = chunks[0].persons
     owners = np.arange(len(codes)) if persons is None else persons
     n = int(owners.max()) + 1

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dpbook._validation import analyst_generator, finite_array, integer, one_of
-from dpbook.graphical.domain import Clique, Domain, Groups, checked_groups, group_name
+from dpbook.graphical.domain import Clique, Domain, Groups, checked_clique, checked_groups, group_name
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree, largest_table
 from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
 
@@ -118,7 +118,7 @@ class MarkovRandomField:
     ) -> None:
         self.domain = Domain.of(domain)
         self.groups = checked_groups(cliques, self.domain)
-        self.limit = integer("limit", limit, least=1)
+        self.limit = limit
         self.potentials = _checked_potentials(potentials, self.groups, self.domain)
         self.report = report
         self.engine = make_engine(self.domain, self.groups, inference, self.limit)
@@ -173,15 +173,15 @@ class MarkovRandomField:
         return self._joint_marginals([wanted])[0]
 
     def _variables(self, clique: str | Iterable[str]) -> Clique:
-        names = (clique,) if isinstance(clique, str) else tuple(clique)
+        names = (clique,) if isinstance(clique, str) else tuple(clique) if isinstance(clique, Iterable) else (None,)
         if not all(isinstance(name, str) for name in names):
             raise TypeError(f"clique must be a name or a tuple of names, got {clique!r}")
-        return checked_groups([names], self.domain)[0][0]
+        return checked_clique("clique", names, self.domain)
 
     def _loopy_marginal(self, wanted: tuple[int, ...], names: Clique) -> Array:
         assert isinstance(self.beliefs, LoopyBeliefs)
         if len(wanted) == 1:
-            return self.beliefs.singles[wanted[0]]
+            return self.beliefs.singles[wanted[0]].copy()
         for variables, table in zip(self.engine.cliques, self.beliefs.marginals, strict=True):
             if set(wanted) <= set(variables):
                 return _summed(table[0], variables, wanted)
@@ -372,6 +372,7 @@ def make_engine(domain: Domain, groups: Groups, inference: str, limit: int) -> J
     """Return the engine that runs inference; raise where exact inference is asked for and out of reach."""
     cliques = [domain.indices(member) for group in groups for member in group]
     one_of("inference", inference, ("auto", "exact", "loopy"))
+    limit = integer("limit", limit, least=1)
     if inference == "exact" or (inference == "auto" and largest_table(domain.sizes, cliques) <= limit):
         return JunctionTree(domain.sizes, cliques, limit=limit)
     return LoopyGraph(domain.sizes, cliques)
@@ -394,7 +395,7 @@ def _checked_potentials(
         array = finite_array(f"potentials[{name!r}]", table)
         if array.shape != domain.shape(group[0]):
             raise ValueError(f"potentials[{name!r}] must have shape {domain.shape(group[0])}, got {array.shape}")
-        checked.append(array)
+        checked.append(array.copy())  # the caller's array may change; what inference found would not
     return checked
 
 

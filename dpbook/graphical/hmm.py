@@ -9,7 +9,7 @@ or every update can be made private by itself (:func:`release_gibbs`), which cos
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, overload
@@ -44,6 +44,7 @@ METHODS = ("noise-aware", "naive")
 COUNTS_MODEL = "hmm counts"
 GIBBS_MODEL = "hmm gibbs"
 _LEAST_RATIO = math.exp(-15)  # below, geometric noise is zero but for a chance of 6 in 10 million a cell
+_MOST_EVENTS = 2**53  # whole numbers up to here are exact as floats
 _ANNEALING = 150  # warm-up sweeps over which the likelihood grows from a hundredth of its weight to all of it
 
 
@@ -321,6 +322,8 @@ def preview(
 
     Explained in :doc:`/book/graphical-models/hidden-states`.
     """
+    if not isinstance(shape, Sequence) or len(shape) != 3:
+        raise TypeError(f"shape must be (places, months, types), got {shape!r}")
     places, months, types = (integer("shape", size, least=1) for size in shape)
     n, epsilon = integer("n", n, least=1), positive("epsilon", epsilon)
     least, grid = _lattice(floor, grid, integer("shape", types, least=2))
@@ -341,7 +344,10 @@ def _table_sensitivity() -> int:
 
 
 def _count_table(counts: ArrayLike) -> NDArray[np.int64]:
-    table = np.asarray(counts)
+    try:
+        table = np.asarray(counts)
+    except ValueError:
+        raise ValueError("counts must have shape (places, months, types), got rows of different lengths") from None
     if table.dtype.kind not in "iu":
         raise TypeError(f"counts must be whole numbers, got dtype {table.dtype}")
     if table.ndim != 3 or 0 in table.shape or table.shape[2] < 2:
@@ -350,6 +356,8 @@ def _count_table(counts: ArrayLike) -> NDArray[np.int64]:
         raise ValueError("counts must not be negative")
     if not table.any():
         raise ValueError("counts must hold at least one event")
+    if float(table.sum(dtype=float)) > _MOST_EVENTS:
+        raise ValueError(f"counts must hold at most {_MOST_EVENTS} events: totals would not be exact beyond")
     return table.astype(np.int64)
 
 
@@ -551,7 +559,7 @@ def infer(
 
     Explained in :doc:`/book/graphical-models/hidden-states`.
     """
-    releases = [release] if isinstance(release, Release) else list(release)
+    releases = [release] if isinstance(release, Release) else list(release) if isinstance(release, Iterable) else []
     if not releases or not all(isinstance(each, Release) for each in releases):
         raise TypeError("release must be a Release or a non-empty sequence of them")
     if releases[0].model == GIBBS_MODEL:
@@ -673,7 +681,9 @@ def _activity(activity: tuple[float, float] | None, release: Release) -> tuple[f
 
 def _of_private_chain(release: Release, order_by: int, paths: bool) -> Posterior:
     release.require(model=GIBBS_MODEL)
-    sweeps = len(release["emission"])
+    sweeps, types = len(release["emission"]), release["emission"].shape[-1]
+    if integer("order_by", order_by, least=0) >= types:
+        raise ValueError(f"order_by must be a type, 0 to {types - 1}, got {order_by}")
     kept = {name: release[name][None, sweeps // 2 :].astype(float) for name in _Chain._fields}
     ordered = _in_order(kept, order_by, paths)
     return Posterior(ordered, "exponential")

@@ -102,8 +102,8 @@ def fit(
     >>> noisy = graphical.release(np.array([[300, 100], [100, 500]]), {"a": 2, "b": 2}, [("a", "b")], epsilon=1.0,
     ...                           rng=np.random.default_rng(0))
     >>> graphical.fit(noisy).marginal(("a", "b")).round(2)
-    array([[0.3 , 0.1 ],
-           [0.1 , 0.49]])
+    array([[0.3, 0.1],
+           [0.1, 0.5]])
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
@@ -240,7 +240,7 @@ def fit_nonprivate(
     groups = checked_groups(cliques, known)
     ridge, tolerance = at_least("ridge", ridge, 0), positive("tolerance", tolerance)
     iterations = integer("iterations", iterations, least=1)
-    exact = clique_tables(records, known, cliques, counts=counts, person=person, null=null)
+    exact = clique_tables(records, known, [list(group) for group in groups], counts=counts, person=person, null=null)
     tables: list[Array] = [np.asarray(table * exact.unit, dtype=np.float64) for table in exact.tables]
     if null is not None:  # a record that is null throughout tells nothing: each table is taken for its own total
         tables = [exact.n * table / max(float(table.sum()), 1e-9) for table in tables]

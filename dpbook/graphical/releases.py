@@ -124,7 +124,7 @@ def release(
     groups = checked_groups(cliques, known)
     epsilon = positive("epsilon", epsilon)
     rng = seeded_generator(rng)
-    exact = clique_tables(records, known, cliques, counts=counts, person=person, null=null)
+    exact = _exact_tables(records, known, groups, counts, person, null)
     sensitivity = histogram(tables=len(groups))
     charge(budget, epsilon, 0.0, label=f"{len(groups)} clique table{'s' * (len(groups) > 1)}")
     flat = np.concatenate([table.ravel() for table in exact.tables])
@@ -179,7 +179,12 @@ def clique_tables(
     Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
     known = Domain.of(domain)
-    groups = checked_groups(cliques, known)
+    return _exact_tables(records, known, checked_groups(cliques, known), counts, person, null)
+
+
+def _exact_tables(
+    records: Any, known: Domain, groups: Groups, counts: str | None, person: str | None, null: Any
+) -> CliqueTables:
     _check_columns(known, counts, person)
     codes_of_null = _null_codes(known, null)
     weighted = person is not None or null is not None or any(len(group) > 1 for group in groups)
@@ -193,8 +198,7 @@ def clique_tables(
     n = 0
     for codes, times, persons in chunks:
         n += int(times.sum()) if persons is None else int(persons.max(initial=-1)) + 1
-        if n > _MOST_RECORDS:
-            raise ValueError(f"records must number at most {_MOST_RECORDS}: 64-bit totals could overflow beyond")
+        _check_number(n)
         for table, group in zip(tables, groups, strict=True):
             table += _table(codes, times, persons, group, known, codes_of_null, weighted)
     if n == 0:
@@ -241,10 +245,7 @@ def _from_counts(records: Any, domain: Domain) -> _Chunk:
             f"records must, as an array, be the table of counts of all variables, of shape {domain.sizes}, got "
             f"{table.shape}; for rows of codes pass a DataFrame"
         )
-    if (table < 0).any():
-        raise ValueError("records must hold counts of 0 or more: a count is negative")
-    if (table != np.rint(table)).any():
-        raise ValueError("records must hold whole counts")
+    _check_counts(table)
     held = np.nonzero(table)
     return _Chunk(np.stack(held, axis=1).astype(np.int64), table[held].astype(np.int64), None)
 
@@ -263,7 +264,7 @@ def _chunks(records: Any, domain: Domain, groups: Groups, counts: str | None, pe
         times = np.ones(len(frame), dtype=np.int64) if counts is None else _whole_counts(frame[counts])
         persons = None
         if person is not None:
-            persons = np.asarray(pd.factorize(frame[person], use_na_sentinel=False)[0], dtype=np.int64)
+            persons = _owners(frame[person], person)
         yield _Chunk(codes, times, persons)
 
 
@@ -286,12 +287,32 @@ def _frames(records: Any) -> Iterator[pd.DataFrame]:
 
 
 def _whole_counts(column: pd.Series[Any]) -> NDArray[np.int64]:
-    values = finite_array("records[counts]", column.to_numpy())
-    if (values < 0).any():
-        raise ValueError("records must hold counts of 0 or more: a count is negative")
-    if (values != np.rint(values)).any():
-        raise ValueError("records must hold whole counts")
+    values = finite_array("records[counts]", column.to_numpy(), ndim=1)
+    _check_counts(values)
     return values.astype(np.int64)
+
+
+def _check_counts(counts: NDArray[np.float64]) -> None:
+    if (counts < 0).any():
+        raise ValueError("records must hold counts of 0 or more: a count is negative")
+    if (counts != np.rint(counts)).any():
+        raise ValueError("records must hold whole counts")
+    _check_number(float(counts.sum()))  # as floats, which do not wrap around
+
+
+def _check_number(n: float) -> None:
+    if n > _MOST_RECORDS:
+        raise ValueError(f"records must number at most {_MOST_RECORDS}: 64-bit totals could overflow beyond")
+
+
+def _owners(column: pd.Series[Any], person: str) -> NDArray[np.int64]:
+    """Return the persons of a column, numbered from 0; a row that is nobody's has no unit of privacy."""
+    if column.ndim != 1:
+        raise ValueError(f"records must have one column {person!r}")
+    numbers = np.asarray(pd.factorize(column)[0], dtype=np.int64)
+    if (numbers < 0).any():
+        raise ValueError(f"records must say whose each row is: {person!r} has a missing value")
+    return numbers
 
 
 def _table(

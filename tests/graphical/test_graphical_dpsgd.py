@@ -158,6 +158,13 @@ def test_counts_rows_and_tables_are_the_same_records():
     np.testing.assert_allclose(made[2], made[0])
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_where_delta_covers_ever_being_drawn_the_search_for_the_noise_ends_at_once(epsilon):
+    """Coupled batches are the same but for a chance of 1 - (1 - q)^steps, whatever the noise."""
+    assert dpsgd.gradient_noise(epsilon=epsilon, delta=0.01, sampling=1e-4, steps=100) == 0.3
+    assert dpsgd.gradient_noise(epsilon=epsilon, delta=0.01, sampling=1e-9, steps=1) == 0.3
+
+
 # Privacy --------------------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +189,68 @@ def test_the_audit_does_not_refute_a_noisy_step_and_catches_noise_for_adding_a_r
         assert epsilon_lower_bound(one_step, 0, 1, rng=rng_of(8), **audit) > 1.0
     finally:
         dpsgd._calibrated.cache_clear()
+
+
+@pytest.mark.parametrize(("clip", "rate"), [(0.2, 1.0), (5.0, 0.5)])
+def test_a_release_adds_the_noise_that_the_accountant_asked_for(clip, rate):
+    """One step on all records, undone: 4,000 noises, Kolmogorov–Smirnov, false alarm 1e-4; clip is not 1 on purpose."""
+    n, states = 60, 400
+    records = pd.DataFrame({"a": np.arange(n) % 3})
+    multiplier = dpsgd.gradient_noise(epsilon=1.0, delta=1e-3, sampling=1.0, steps=1)
+    each = np.eye(states)[records["a"]] - 1 / states
+    gradient = (each * np.minimum(1, clip / np.linalg.norm(each, axis=1))[:, None]).sum(axis=0)
+    noise = []
+    for seed in range(10):
+        made = dpsgd.release_dpsgd(
+            records, {"a": states}, [("a",)], epsilon=1.0, delta=1e-3, clip=clip, learning_rate=rate, sampling=1.0,
+            steps=1, rng=rng_of(100 + seed),
+        )  # fmt: skip
+        assert made.scale["a"] == pytest.approx(multiplier * clip)
+        noise.append(made["a"] * n / rate - gradient)
+    assert stats.kstest(np.concatenate(noise), stats.norm(scale=multiplier * clip).cdf).pvalue > 1e-4
+
+
+def test_a_release_pays_for_all_its_steps_and_its_own_batches():
+    made = dpsgd.release_dpsgd(
+        sample(50, 21), DOMAIN, CLIQUES, epsilon=1.0, delta=1e-3, clip=0.7, sampling=0.4, steps=6, rng=rng_of(21)
+    )
+    multiplier = dpsgd.gradient_noise(epsilon=1.0, delta=1e-3, sampling=0.4, steps=6)
+    assert made.settings["noise_multiplier"] == multiplier
+    assert made.scale["a,b"] == pytest.approx(0.7 * multiplier)
+
+
+def test_batches_are_drawn_record_by_record_as_the_accountant_assumes():
+    """Sizes of 800 batches of 20 records have mean and variance of a binomial law, each within 5 standard errors.
+
+    Batches of one size would have no variance, and another, larger privacy loss.
+    """
+    known = dpsgd.Domain.of({"a": 2})
+    groups = dpsgd.checked_groups([("a",)], known)
+    units = dpsgd._units(pd.DataFrame({"a": [0] * 20}), known, groups, None, None, None)
+    problem, rng, q = dpsgd._empty_problem(known, groups, 20, "auto"), rng_of(22), 0.3
+    moved = [dpsgd._descend(units, problem, 1.0, 10.0, q, 1, 1e-9, rng) for _ in range(800)]
+    sizes = 2 * 20 * q * np.array(moved)[:, 0]  # each record in the batch moves its cell by 1/2, over q n
+    variance = 20 * q * (1 - q)
+    assert np.allclose(sizes, np.rint(sizes), atol=1e-6)
+    assert abs(sizes.mean() - 20 * q) < 5 * np.sqrt(variance / 800)
+    assert abs(sizes.var() / variance - 1) < 5 * np.sqrt(2 / 800)
+
+
+@pytest.mark.parametrize(("size", "angle"), [(1.0, 2.6), (1.0, 1.6), (0.6, np.pi), (0.0, 0.0)])
+def test_no_other_pair_of_gradients_is_told_apart_better_than_opposite_ones(size, angle):
+    """The accountant takes the worst pair: delta between mixtures of N(0) with N(g) or N(h) in the plane, on a grid."""
+    q, sd, epsilon, step = 0.3, 0.8, 0.7, 0.05
+    x, y = np.meshgrid(np.arange(-6, 6, step), np.arange(-6, 6, step))
+
+    def mixture(point):
+        parts = [np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * sd**2)) for a, b in ((0.0, 0.0), point)]
+        return ((1 - q) * parts[0] + q * parts[1]) / (2 * np.pi * sd**2) * step**2
+
+    def delta(point):
+        one, other = mixture((1.0, 0.0)), mixture(point)
+        return max(np.maximum(a - np.exp(epsilon) * b, 0).sum() for a, b in ((one, other), (other, one)))
+
+    assert delta((size * np.cos(angle), size * np.sin(angle))) < delta((-1.0, 0.0))
 
 
 def test_the_release_discloses_what_tuning_would_cost():
@@ -288,6 +357,10 @@ def test_the_random_field_is_far_from_the_data_and_repeats_itself():
         ({"records": pd.DataFrame({"a": [5], "b": [0], "c": [0]})}, "records"),
         ({"records": pd.DataFrame({"a": [], "b": [], "c": []})}, "records"),
         ({"null": 9}, "null"),
+        ({"records": iter([])}, "records"),
+        ({"records": np.full((3, 2, 2), 1e300)}, "records"),
+        ({"domain": DOMAIN | {"c": [0.0, np.inf]}}, "domain"),
+        ({"inference": "quick"}, "inference"),
     ],
 )
 def test_bad_arguments_are_named_and_cost_nothing(change, named):

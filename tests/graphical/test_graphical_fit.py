@@ -264,6 +264,35 @@ def test_no_release_breaks_a_fit(method, n, epsilon):
     assert model.report.evaluations > 0
 
 
+ODD = {
+    "one variable": ({"a": 2}, [("a",)]),
+    "two parts": ({"a": 2, "b": 3, "c": 4, "d": 2}, [("a", "b"), ("c", "d")]),
+    "triples": ({"a": 2, "b": 3, "c": 4, "d": 2}, [("a", "b", "c"), ("c", "d", "b")]),
+    "a variable in no clique": ({"a": 2, "z": 5}, [("a",)]),
+    "nested": ({"a": 2, "b": 3}, [("a", "b"), ("a",), ("b",)]),
+    "tied, order 2": (dict.fromkeys("abcd", 3), chain("abcd", order=2, tied=True)),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize(("real", "null"), [(False, None), (True, 0)])
+def test_no_graph_no_noise_and_no_null_record_breaks_a_fit(name, real, null):
+    """Epsilon is so small or large that cells are 1e15 or exact; with real noise, all records are null besides."""
+    domain, cliques = ODD[name]
+    records = pd.DataFrame({variable: np.zeros(4, dtype=int) for variable in domain})
+    for epsilon, method in itertools.product((1e-15, 1.0, 1e6), ("naive", "cgm", "penalised")):
+        noisy = release(records, domain, cliques, epsilon=epsilon, null=null,
+                        rng=None if real else np.random.default_rng(3))  # fmt: skip
+        model = fit(Release.from_json(noisy.to_json()), method=method, iterations=20)
+        for clique in model.cliques:
+            table = model.marginal(clique)
+            assert table.min() >= 0
+            assert table.sum() == pytest.approx(1)
+        drawn = model.sample(3, np.random.default_rng(4))
+        assert list(drawn) == list(domain)
+        assert np.isfinite(model.log_prob(drawn)).all()
+
+
 @pytest.mark.parametrize("method", ["naive", "cgm", "penalised"])
 def test_without_noise_every_method_agrees_with_the_open_fit(method):
     truth, records = world(GRAPHS["tree"], n=20_000)
@@ -300,6 +329,7 @@ def test_fit_reads_a_release_of_clique_tables_only_and_names_wrong_arguments():
         {"inference": "quick"},
         {"tolerance": 0.0},
         {"iterations": 0},
+        {"limit": 0},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             fit(noisy, **wrong)

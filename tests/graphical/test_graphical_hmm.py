@@ -13,7 +13,7 @@ import warnings
 import arviz as az
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from dpbook import PrivacyBudget, Release, sensitivity
 from dpbook.audit import epsilon_lower_bound
@@ -439,6 +439,32 @@ def test_the_exact_loss_of_a_sweep_is_at_most_epsilon(epsilon):
     assert worst_loss(epsilon, 2) <= epsilon
 
 
+def loss_between(logs, others):
+    """Return the largest log-ratio of two laws given by unnormalised logarithms, either way."""
+    gap = special.log_softmax(logs) - special.log_softmax(others)
+    return float(np.abs(gap).max())
+
+
+def test_a_look_at_the_emissions_costs_what_it_is_said_to_cost_and_no_less():
+    """1,000 events of one type in one state, one of them replaced: the exact loss comes within 1 % of its bound."""
+    least, grid, step = 1, 20, 0.5
+    heat = hmm._emission_loss(least, grid, 2) / step
+    shares = np.arange(least, grid - least + 1) / grid
+    logs = [(a * np.log(shares) + b * np.log(1 - shares)) / heat for a, b in ((1000, 0), (999, 1))]
+    assert 0.99 * step < loss_between(*logs) <= step
+
+
+@pytest.mark.parametrize("share", [0.6, 0.9, 0.99])
+def test_a_look_at_the_hidden_states_costs_what_it_is_said_to_cost_and_no_less(share):
+    """Two places, each sure of its state; an event moves from one to the other: within 1 % of the bound."""
+    emission, step, many = np.array([[share, 1 - share], [1 - share, share]]), 0.5, 10_000
+    heat = hmm._assignment_loss(emission) / step
+    paths = list(itertools.product(range(2), repeat=2))
+    tables = (np.array([[many, 0], [0, many]]), np.array([[many - 1, 0], [1, many]]))
+    logs = [np.array([(x * np.log(emission[list(path)])).sum() / heat for path in paths]) for x in tables]
+    assert 0.99 * step < loss_between(*logs) <= step * (1 + 1e-9)
+
+
 def test_a_sweep_that_does_not_pay_for_the_latent_states_exceeds_epsilon():
     assert worst_loss(2.0, 1) > 2.0
 
@@ -542,6 +568,10 @@ def test_the_budget_is_charged_before_anything_is_drawn(function):
         ({"counts": -TABLE}, "counts must not"),
         ({"counts": TABLE[..., :1]}, "counts must have shape"),
         ({"counts": 0 * TABLE}, "counts must hold"),
+        ({"counts": [[[1, 2]], [[1]]]}, "counts must have shape"),
+        ({"counts": np.full((1, 2, 2), 2**62)}, "counts must hold at most"),
+        ({"counts": np.full((1, 2, 2), 2**63 + 5, dtype=np.uint64)}, "counts must hold at most"),
+        ({"counts": None}, "counts must be whole"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"states": 1}, "states"),
         ({"sweeps": 0}, "sweeps"),
@@ -559,6 +589,14 @@ def test_bad_arguments_of_a_private_chain_are_named_and_cost_nothing(change, nam
     with pytest.raises((TypeError, ValueError), match=named):
         hmm.release_gibbs(arguments.pop("counts"), **arguments)
     assert budget.ledger == ()
+    if set(change) <= {"counts", "epsilon", "rng"}:
+        arguments = {"counts": TABLE, "epsilon": 1.0, "rng": rng_of(26), "budget": budget} | change
+        with pytest.raises((TypeError, ValueError), match=named):
+            hmm.release_counts(arguments.pop("counts"), **arguments)
+        assert budget.ledger == ()
+
+
+CHAIN = hmm.release_gibbs(TABLE, states=2, epsilon=1.0, sweeps=2, rng=rng_of(27))
 
 
 @pytest.mark.parametrize(
@@ -566,6 +604,9 @@ def test_bad_arguments_of_a_private_chain_are_named_and_cost_nothing(change, nam
     [
         ({"release": "noisy"}, "release"),
         ({"release": []}, "release"),
+        ({"release": 3}, "release"),
+        ({"release": CHAIN, "order_by": 2}, "order_by"),
+        ({"release": CHAIN, "order_by": -1}, "order_by"),
         ({"states": 1}, "states"),
         ({"method": "cgm"}, "method"),
         ({"activity": 3}, "activity"),
@@ -592,6 +633,25 @@ def test_releases_of_another_model_or_of_several_shapes_are_refused():
         hmm.infer(other)
     with pytest.raises(ValueError, match="shape"):
         hmm.infer([hmm.release_counts(x, epsilon=1.0, rng=rng) for x in (TABLE, TABLE[:1])])
+
+
+@pytest.mark.parametrize("shape", [(1, 2), 3, (1, 0, 2), (3, 3, 1), (1, 2, 2.5)])
+def test_a_preview_names_a_wrong_shape(shape):
+    with pytest.raises((TypeError, ValueError), match="shape"):
+        hmm.preview(shape, n=3, epsilon=1.0)
+
+
+@pytest.mark.parametrize("method", ["noise-aware", "naive"])
+@pytest.mark.parametrize("noise", ["all negative", "tiny epsilon", "huge epsilon"])
+def test_no_noise_breaks_an_inference(method, noise):
+    epsilon = {"all negative": 1.0, "tiny epsilon": 1e-6, "huge epsilon": 1e6}[noise]
+    made = hmm.release_counts(TABLE, epsilon=epsilon, rng=rng_of(30))
+    if noise == "all negative":
+        made = dataclasses.replace(made, values={"counts": -1 - np.abs(made["counts"])})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        posterior = hmm.infer(made, method=method, draws=8, chains=2, burn_in=0, rng=rng_of(31))
+    assert all(np.isfinite(each).all() for each in posterior.draws.values())
 
 
 def test_the_preview_says_what_the_releases_do():

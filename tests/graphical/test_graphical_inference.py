@@ -247,6 +247,35 @@ def test_a_marginal_too_large_for_a_table_is_refused_with_its_size():
         field.marginal(tuple(domain))
 
 
+@pytest.mark.parametrize(
+    ("clique", "error", "message"),
+    [
+        ("q", ValueError, r"^clique must name variables .*'q'"),
+        ((), ValueError, "^clique must name at least one"),
+        (("a", "a"), ValueError, "^clique must name each variable once"),
+        (("a", 3), TypeError, "^clique must be"),
+        (3, TypeError, "^clique must be"),
+        (None, TypeError, "^clique must be"),
+    ],
+)
+@pytest.mark.parametrize("inference", ["exact", "loopy"])
+def test_a_wrong_clique_of_a_marginal_is_named(clique, error, message, inference):
+    field = MarkovRandomField({"a": 2, "b": 2}, [("a", "b")], [np.zeros((2, 2))], inference=inference)
+    with pytest.raises(error, match=message):
+        field.marginal(clique)
+
+
+@pytest.mark.parametrize("inference", ["exact", "loopy"])
+def test_what_a_field_hands_out_or_was_given_can_be_changed_without_changing_the_field(inference):
+    given = [np.zeros((2, 2)), np.zeros((2, 2))]
+    field = MarkovRandomField(dict.fromkeys("abc", 2), [("a", "b"), ("b", "c")], given, inference=inference)
+    given[0][0, 0] = 9.0
+    for clique in ("a", ("a", "b"), ("b", "a")):
+        field.marginal(clique)[...] = 7.0
+        assert np.allclose(field.marginal(clique), 0.5 ** (1 if clique == "a" else 2))
+    assert field.log_partition == pytest.approx(np.log(8))
+
+
 WRONG = [
     ({"potentials": [np.zeros(2)]}, ValueError, "shape"),
     ({"potentials": []}, ValueError, "a table for each"),
@@ -255,6 +284,7 @@ WRONG = [
     ({"inference": "exactly"}, ValueError, "inference"),
     ({"cliques": [("a", "z")]}, ValueError, "'z'"),
     ({"limit": 0}, ValueError, "limit"),
+    ({"limit": "large"}, TypeError, "limit"),
 ]
 
 
@@ -273,3 +303,22 @@ def test_log_prob_names_missing_columns_and_states_outside_the_domain():
         field.log_prob(pd.DataFrame({"a": [9], "b": [0]}))
     with pytest.raises(TypeError, match="DataFrame"):
         field.log_prob([[0, 1]])
+    for bad in (-1, 0.5, np.nan, np.inf):
+        with pytest.raises(ValueError, match="'a'"):
+            field.log_prob(pd.DataFrame({"a": [bad], "b": [0]}))
+    with pytest.raises(TypeError, match="'a'"):
+        field.log_prob(pd.DataFrame({"a": ["0"], "b": [0]}))
+    with pytest.raises(ValueError, match="one column 'a'"):
+        field.log_prob(pd.DataFrame([[0, 0, 0]], columns=["a", "b", "a"]))
+    assert field.log_prob(pd.DataFrame({"a": [], "b": []})).shape == (0,)
+
+
+def test_wrong_arguments_of_a_sample_and_of_a_divergence_are_named():
+    field = random_field("one edge")
+    for n, error in ((-1, ValueError), (2.0, TypeError), (True, TypeError)):
+        with pytest.raises(error, match="n must be"):
+            field.sample(n, np.random.default_rng(0))
+    with pytest.raises(TypeError, match="rng"):
+        field.sample(2, 5)
+    with pytest.raises(TypeError, match="other"):
+        field.kl("field")
