@@ -82,16 +82,15 @@ def test_the_committed_divergences_are_of_full_size(kind):
 
 @pytest.mark.parametrize("kind", study.GRAPHS)
 def test_the_default_is_never_worse_than_the_untuned_fit_and_competitive_with_the_best_ridge(kind):
-    """Means of 25 trials: within 3 % of ridge 1e-4 where nothing is lost to noise, within a third of the best ridge."""
+    """Means of 25 trials: below ridge 1e-4 in every cell, and within 30 % of the best ridge of the grid."""
     table = study.load(f"divergence_{kind}")
     index = ["states", "n", "epsilon"]
     cgm = table[table["method"] == "cgm"].set_index(index)
     naive = table[table["method"] == "naive"]
     untuned = naive[naive["ridge"] == 1e-4].set_index(index)["kl"]
-    assert (cgm["kl"] < 1.03 * untuned).all()
-    assert (cgm["kl"] < 1.35 * naive.groupby(index)["kl"].min()).all()
-    noisy = cgm[cgm["kl"] > 2 * table[table["method"] == "non-private"].set_index(index)["kl"]]
-    assert (noisy["kl"] < untuned[noisy.index]).all()  # where noise matters there is no exception
+    assert (cgm["kl"] < untuned).all()
+    assert (cgm["kl"] < 1.3 * naive.groupby(index)["kl"].min()).all()
+    assert (cgm["most"] < 1.05).all()  # release by release it is behind by 5 % at most, where nothing is lost to noise
 
 
 def test_a_cell_of_the_divergence_study_repeats():
