@@ -243,6 +243,7 @@ def inverse_of(matrix: Array) -> tuple[Array, Array]:
         first = np.where(np.isfinite(first), first, np.eye(k))
         sign, log_determinant = np.linalg.slogdet(first)
         log_determinant = np.where(sign > 0, log_determinant, np.nan)
+        first = np.where((sign == 0)[:, None, None], np.eye(k), first)  # one singular matrix must not stop the others
         inverse = np.moveaxis(np.asarray(np.linalg.inv(first), dtype=np.float64), 0, -1)
     inverse = inverse * unit[:, None] * unit[None]
     return inverse, log_determinant - 2 * np.log(unit).sum(axis=0)

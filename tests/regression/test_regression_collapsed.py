@@ -183,6 +183,18 @@ def test_inverses_and_determinants_are_those_of_lapack():
         np.testing.assert_allclose(log_determinant, np.linalg.slogdet(matrix)[1], rtol=1e-9)
 
 
+@pytest.mark.parametrize("size", [3, 20])
+def test_a_singular_matrix_is_refused_and_leaves_the_others_of_its_batch_alone(size):
+    """Far out in a trajectory a covariance may lose its rank to rounding; its density is minus infinity, no error."""
+    root = np.random.default_rng(1).normal(size=(size, size + 3))
+    regular, singular = root @ root.T, np.ones((size, size))
+    with np.errstate(all="ignore"):
+        inverse, log_determinant = inverse_of(np.stack([regular, singular], axis=-1))
+    np.testing.assert_allclose(inverse[..., 0], np.linalg.inv(regular), rtol=1e-6)
+    assert np.isfinite(log_determinant[0])
+    assert not np.isfinite(log_determinant[1])
+
+
 def test_the_noise_is_drawn_from_its_conditional_law():
     # Given all else, noise is N(D S^-1 gap, D - D S^-1 D). 40,000 draws: five standard errors.
     rng = np.random.default_rng(4)
