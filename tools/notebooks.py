@@ -48,6 +48,13 @@ KERNEL_ENVIRONMENT = {
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
 }
 
+# Long chains amplify the last digit, and wider processors round it differently. So all that can run AVX2 run just that:
+# the same kernels of linear algebra and the same loops of NumPy, whichever processor wrote the stored outputs.
+_CPU = Path("/proc/cpuinfo")
+if _CPU.exists() and " avx2 " in _CPU.read_text(encoding="utf-8", errors="replace"):
+    KERNEL_ENVIRONMENT["OPENBLAS_CORETYPE"] = "Haswell"
+    KERNEL_ENVIRONMENT["NPY_DISABLE_CPU_FEATURES"] = "X86_V4 AVX512_ICL AVX512_SPR"
+
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
