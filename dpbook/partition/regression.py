@@ -7,6 +7,7 @@ shared between partitions, for probabilities. Chapter 2 explains why both are ne
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -210,7 +211,7 @@ def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("mij,mj->mi", matrices, vectors))
 
 
-class _Regression:
+class _Regression(abc.ABC):
     """What both regressions share: columns, the coefficient of interest, and one partition as a batch of one."""
 
     response: str
@@ -244,15 +245,17 @@ class _Regression:
     def _moments(self, data: Any, partitions: int, n: int | None, rng: np.random.Generator | None) -> Moments:
         return partition_moments(data, self.covariates, self.response, partitions=partitions, n=n, rng=rng)
 
+    @abc.abstractmethod
     def _batch_probability(
         self, moments: Moments, cutoffs: FloatArray, *, power: float, prior_power: float
     ) -> FloatArray:
-        raise NotImplementedError
+        """Return the posterior probabilities of all partitions and cutoffs, (M, points)."""
 
+    @abc.abstractmethod
     def _batch_quantile(
         self, moments: Moments, probabilities: FloatArray, *, power: float, prior_power: float
     ) -> FloatArray:
-        raise NotImplementedError
+        """Return the posterior quantiles of all partitions and probabilities, (M, points)."""
 
     def probability(self, partition: Any, cutoff: ArrayLike, *, power: float = 1.0, prior_power: float = 1.0) -> Any:
         """Return the posterior probability that the coefficient is at most ``cutoff``, given some records alone.
