@@ -21,6 +21,7 @@ from dpbook._validation import (
     delta_value,
     finite_array,
     finite_number,
+    flag,
     integer,
     interval,
     positive,
@@ -425,8 +426,7 @@ def above_threshold(
     sensitivity, epsilon = _noise_arguments(sensitivity, epsilon)
     epsilon = at_least("epsilon", epsilon, 2.0**-30)  # below, the noise would not fit in 64 bits
     rng = seeded_generator(rng)
-    if not isinstance(monotone, (bool, np.bool_)):
-        raise TypeError(f"monotone must be True or False, got {monotone!r}")
+    flag("monotone", monotone)
     if not isinstance(queries, Iterator):
         queries = finite_array("queries", cast("ArrayLike", queries), ndim=1).tolist()
     charge(budget, epsilon, 0.0, label=label)

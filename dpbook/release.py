@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbook._validation import delta_value, finite_number, integer, interval, positive
+from dpbook._validation import delta_value, finite_number, flag, integer, interval, positive
 from dpbook._version import __version__
 
 __all__ = ["Release"]
@@ -88,8 +88,7 @@ class Release:
                 raise TypeError(f"{name} must be a string, got {getattr(self, name)!r}")
         for name in ("values", "bounds", "settings"):
             _check_names(name, getattr(self, name))
-        if not isinstance(self.float_safe, (bool, np.bool_)):
-            raise TypeError(f"float_safe must be True or False, got {self.float_safe!r}")
+        flag("float_safe", self.float_safe)
         checked: dict[str, Any] = {
             "values": MappingProxyType({k: _read_only(f"values[{k!r}]", v) for k, v in self.values.items()}),
             "scale": self._by_name("scale"),

@@ -183,12 +183,9 @@ def _totals(groups: Groups, tables: Sequence[Array], scales: Sequence[float], n:
     """Return the number of records that count in each table, at least a hundredth of all."""
     totals = [float(table.sum()) for table in tables]
     precision = [1 / (table.size * scale**2) for table, scale in zip(tables, scales, strict=True)]
-    held = [
-        all(any(set(small) <= set(large) for large in groups[j]) for small in groups[i])
-        for i, j in itertools.product(range(len(groups)), repeat=2)
-    ]
-    for position, (i, j) in enumerate(itertools.product(range(len(groups)), repeat=2)):
-        if held[position] and totals[i] > totals[j]:
+    for i, j in itertools.permutations(range(len(groups)), 2):
+        within = all(any(set(small) <= set(large) for large in groups[j]) for small in groups[i])
+        if within and totals[i] > totals[j]:
             both = precision[i] + precision[j]
             totals[i] = totals[j] = (precision[i] * totals[i] + precision[j] * totals[j]) / both
             precision[i] = precision[j] = both

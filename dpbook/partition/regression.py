@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dpbook._validation import finite_array, positive
+from dpbook._validation import finite_array, flag, positive
 from dpbook.partition.splitting import Moments, partition_moments
 
 __all__ = [
@@ -228,8 +228,7 @@ class _Regression(abc.ABC):
         names = [*self.covariates, self.response]
         if len(set(names)) != len(names):
             raise ValueError(f"covariates and response must be different columns, got {names}")
-        if not isinstance(self.intercept, (bool, np.bool_)):
-            raise TypeError(f"intercept must be True or False, got {self.intercept!r}")
+        flag("intercept", self.intercept)
         if self.coefficient not in self.names:
             raise ValueError(f"coefficient must be one of {', '.join(self.names)}, got {self.coefficient!r}")
 
