@@ -115,7 +115,7 @@ def dead_links(pages: list[Path], html: Path) -> list[str]:
     for page, reader in read.items():
         for target in sorted(set(reader.targets)):
             parts = urlsplit(target)
-            if parts.scheme or parts.netloc or target.startswith(("#", "data:")) and target == "#":
+            if parts.scheme or parts.netloc or target == "#":
                 continue
             goal = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             if not goal.exists():

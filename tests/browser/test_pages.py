@@ -61,7 +61,8 @@ BROKEN = {
     "a page that scrolls sideways": '<div style="width: 3000px">x</div>',
     "code or output is cut off": '<div class="highlight"><pre style="overflow: hidden; width: 100px">%s</pre></div>'
     % ("x" * 400),
-    "a table is cut off": '<div style="overflow: hidden; width: 100px"><table style="width: 900px"><tr><td>x</td></tr></table></div>',
+    "a table is cut off": '<div style="overflow: hidden; width: 100px">'
+    '<table style="width: 900px"><tr><td>x</td></tr></table></div>',
     "text is too faint": '<p style="color: #999">grey on white</p>',
     "error in a script": "<script>undefined_name()</script>",
     "an image does not load": '<img src="nowhere.png" alt="x">',
