@@ -31,6 +31,7 @@ _BLOCK_ROWS = 2**14
 # 2**33 units per record times fewer than 2**30 records stays below 2**63, so no int64 total can overflow.
 _LARGEST_MULTIPLE = 2.0**33
 _MOST_RECORDS = 2**30 - 1
+_FINEST, _COARSEST = 2.0**-1022, 2.0**958
 
 Statistics = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -74,7 +75,8 @@ def grid_unit(magnitude: float) -> float:
     Parameters
     ----------
     magnitude : float
-        The largest absolute value a statistic can take, from its public bounds (never from the data).
+        The largest absolute value a statistic can take, from its public bounds (never from the data); between 2**-990
+        and 2**990.
 
     Returns
     -------
@@ -91,8 +93,9 @@ def grid_unit(magnitude: float) -> float:
     significand, exponent = math.frexp(positive("magnitude", magnitude))
     # magnitude = significand * 2**exponent with significand in [1/2, 1): exact where log2 would round.
     unit = math.ldexp(1.0, exponent - (significand == 0.5) - 32)
-    if unit < np.finfo(np.float64).smallest_normal:
-        raise ValueError(f"magnitude must be at least 2**-990, got {magnitude}")
+    # Below, multiples of the unit are not exact; above, the total of a billion records could overflow, for some data.
+    if not _FINEST <= unit <= _COARSEST:
+        raise ValueError(f"magnitude must lie between 2**-990 and 2**990, got {magnitude}")
     return unit
 
 

@@ -56,6 +56,16 @@ def test_the_grid_unit_is_the_power_of_two_the_formula_says(magnitude: float) ->
     assert Fraction(magnitude) <= Fraction(unit) * 2**32 < 2 * Fraction(magnitude)
 
 
+def test_a_magnitude_whose_totals_could_overflow_is_refused_whatever_the_records() -> None:
+    largest = 2.0**990
+    unit = grid_unit(largest)
+    most = ExactSum(np.array([2**33 * (2**30 - 1)]), unit, 2**30 - 1)  # the largest total that can be
+    assert np.isfinite(most.values).all()
+    for magnitude in (math.nextafter(largest, math.inf), 1.7e308, math.nextafter(2.0**-991, 0.0), 5e-324):
+        with pytest.raises(ValueError, match=r"^magnitude must lie between 2\*\*-990 and 2\*\*990"):
+            grid_unit(magnitude)
+
+
 @pytest.mark.parametrize(
     ("magnitude", "exponent"),
     [(1.0, -32), (2.0, -31), (math.nextafter(2.0, 3.0), -30), (math.nextafter(2.0, 1.0), -31), (100.0, -25)],
