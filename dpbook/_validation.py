@@ -151,7 +151,7 @@ def real_array(name: str, value: Any) -> NDArray[np.float64]:
         array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name} must be numeric, in rows of equal length, got {type(value).__name__}") from None
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" and value is not None:
         flat = [_as_float(item) for item in array.ravel()]
         if None not in flat:
             return np.array(flat, dtype=np.float64).reshape(array.shape)
@@ -224,7 +224,7 @@ def present_array(name: str, value: Any, *, ndim: int | None = None) -> NDArray[
     """Return ``value`` as a float array in which nothing is missing; infinities stay, for bounds to clip them."""
     array = _of_dimension(name, real_array(name, value), ndim)
     if np.isnan(array).any():
-        raise ValueError(f"{name} must have no missing values: it holds NaN, masked or empty entries")
+        raise ValueError(f"{name} must have no missing values: it holds NaN, None or masked entries")
     return array
 
 
