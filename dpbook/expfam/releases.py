@@ -439,7 +439,9 @@ def _log_posterior_terms(
     """
     eta, normaliser = family._natural(theta)
     terms = eta - (eta.max() + eta.min()) / 2, normaliser, np.asarray(prior.log_density(theta), dtype=float)
-    if not all(np.isfinite(term).all() for term in terms) or np.abs(terms[0]).max() * family.magnitude > 1e250:
+    if not all(np.isfinite(term).all() for term in terms) or np.abs(terms[0]).max() > 1e250 / max(
+        family.magnitude, 1.0
+    ):
         raise ValueError("support must be narrower: the log posterior is not a moderate number everywhere on it")
     return terms
 

@@ -123,7 +123,10 @@ def release(
     if mechanism == "laplace":
         noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
     else:
-        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta)
+        # Without an intercept nothing is centred: narrow bounds far from zero then span few steps of the grid.
+        scale = gaussian_scale(
+            sensitivity=bound, epsilon=epsilon, delta=delta, unit=_UNIT, statistics=len(total.totals)
+        )
         noisy = noise.add_gaussian_to_sum(total, scale, rng)
     values = {"sums": noisy[: layout.size]} | ({"moments": noisy[layout.size :]} if moments else {})
     return Release(
