@@ -122,7 +122,12 @@ def release(
     inside = box.coordinates(layout.d)
     bound = _sensitivity(inside, moments, 1 if mechanism == "laplace" else 2, len(total.totals))
     _noise_arguments(bound, epsilon)
-    scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta) if mechanism == "gaussian" else 0.0
+    scale = 0.0
+    if mechanism == "gaussian":
+        # Without an intercept nothing is centred: narrow bounds far from zero then span few steps of the grid.
+        scale = gaussian_scale(
+            sensitivity=bound, epsilon=epsilon, delta=delta, unit=_UNIT, statistics=len(total.totals)
+        )
     charge(budget, epsilon, delta, label=MODEL)
     if mechanism == "laplace":
         noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
