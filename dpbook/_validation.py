@@ -6,29 +6,37 @@ sensitive values, except :func:`finite_array`, whose error ("NaN in ...") only a
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "Option",
     "analyst_generator",
     "at_least",
+    "choice_option",
     "delta_value",
     "finite_array",
     "finite_number",
     "flag",
+    "flag_option",
     "fraction",
     "integer",
     "interval",
+    "method_options",
     "non_negative_array",
     "one_of",
     "positive",
     "positive_array",
+    "positive_option",
     "privacy_loss",
     "seeded_generator",
+    "whole_option",
 ]
 
 
@@ -179,3 +187,48 @@ def analyst_generator(rng: Any) -> np.random.Generator:
     """Return ``rng``, or a fresh generator for None; used where no privacy is at stake (post-processing)."""
     checked = seeded_generator(rng)
     return np.random.default_rng() if checked is None else checked
+
+
+class Option(NamedTuple):
+    """One option of a method, as data: what it takes, in words, and the check that holds a value against that."""
+
+    takes: str
+    check: Callable[[str, Any], Any]
+
+
+def whole_option(least: int) -> Option:
+    """Return an option that takes whole numbers from ``least`` on."""
+    return Option(f"a whole number of at least {least}", functools.partial(integer, least=least))
+
+
+def positive_option() -> Option:
+    """Return an option that takes numbers above zero."""
+    return Option("a number greater than 0", positive)
+
+
+def choice_option(*choices: str) -> Option:
+    """Return an option that takes one of some words."""
+    return Option(f"one of {', '.join(map(repr, choices))}", functools.partial(one_of, choices=choices))
+
+
+def flag_option() -> Option:
+    """Return an option that takes True or False."""
+    return Option("True or False", flag)
+
+
+def method_options(
+    method: Any, given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Option]], *, name: str = "method"
+) -> dict[str, Any]:
+    """Return the options ``given`` to a method, checked; raise on an unknown method and on what it does not take.
+
+    ``declared`` holds, by method, the options that it takes by name. The error names the option that does not apply,
+    the methods that would take it, and all that the chosen method takes.
+    """
+    takes = declared[one_of(name, method, tuple(declared))]
+    for option in given:
+        if option not in takes:
+            others = [repr(other) for other, options in declared.items() if option in options]
+            known = "; ".join(f"{each}: {kind.takes}" for each, kind in takes.items()) or "none"
+            where = f" ({', '.join(others)} would)" if others else ""
+            raise TypeError(f"{name} {method!r} does not take {option!r}{where}. Its options: {known}")
+    return {option: takes[option].check(option, value) for option, value in given.items()}

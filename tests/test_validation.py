@@ -95,3 +95,37 @@ def test_a_seed_is_no_generator() -> None:
     for seed in (1, np.random.RandomState(1)):
         with pytest.raises(TypeError, match=r"^rng must"):
             check.seeded_generator(seed)
+
+
+DECLARED = {
+    "naive": {},
+    "gibbs": {"burn_in": check.whole_option(0), "kind": check.choice_option("a", "b")},
+    "long": {"steps": check.whole_option(1), "width": check.positive_option()},
+}
+
+
+def test_the_options_of_a_method_are_checked_and_returned() -> None:
+    assert check.method_options("naive", {}, DECLARED) == {}
+    given = {"burn_in": np.int64(3), "kind": "a"}
+    assert check.method_options("gibbs", given, DECLARED) == {"burn_in": 3, "kind": "a"}
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "error", "words"),
+    [
+        ("bogus", {}, ValueError, ["method", "'naive', 'gibbs', 'long'", "'bogus'"]),
+        (None, {}, ValueError, ["method", "None"]),
+        ("naive", {"burn_in": 5}, TypeError, ["method 'naive'", "'burn_in'", "'gibbs' would", "Its options: none"]),
+        ("gibbs", {"steps": 5}, TypeError, ["'steps'", "'long' would", "burn_in: a whole number", "kind: one of"]),
+        ("gibbs", {"typo": 5}, TypeError, ["'typo'.", "burn_in: a whole number of at least 0"]),
+        ("gibbs", {"burn_in": -1}, ValueError, ["burn_in must be at least 0, got -1"]),
+        ("gibbs", {"kind": "c"}, ValueError, ["kind must be one of 'a', 'b', got 'c'"]),
+        ("long", {"width": 0.0}, ValueError, ["width must be greater than 0"]),
+    ],
+)
+def test_an_option_that_a_method_does_not_take_is_named_with_those_it_takes(
+    method: object, given: dict[str, object], error: type[Exception], words: list[str]
+) -> None:
+    with pytest.raises(error) as caught:
+        check.method_options(method, given, DECLARED)
+    assert all(word in str(caught.value) for word in words)
