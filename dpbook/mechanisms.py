@@ -25,7 +25,9 @@ from dpbook._validation import (
     integer,
     interval,
     positive,
+    present_array,
     seeded_generator,
+    whole_array,
 )
 from dpbook.accounting import gaussian_delta
 from dpbook.budget import PrivacyBudget, charge
@@ -97,7 +99,7 @@ def laplace(
     Parameters
     ----------
     value : float or array
-        The exact statistic.
+        The exact statistic. NaN and infinite values raise; only the curator may see that error.
     sensitivity : float
         Its L1 sensitivity: for an array, that of all entries together.
     epsilon : float
@@ -170,7 +172,7 @@ def geometric(
     Parameters
     ----------
     value : int or array of int
-        The exact counts.
+        The exact counts. A missing one, or one beyond 64 bits, raises; only the curator may see that error.
     epsilon : float
         The privacy loss.
     sensitivity : int, default 1
@@ -192,15 +194,11 @@ def geometric(
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    counts = np.asarray(value)
-    if counts.dtype.kind not in "iu":
-        raise TypeError(f"value must hold whole numbers, got dtype {counts.dtype}")
-    if counts.dtype.kind == "u" and counts.size and counts.max() > np.iinfo(np.int64).max:
-        raise ValueError("value must fit in signed 64-bit integers")
+    counts = whole_array("value", value)
     _, epsilon = _noise_arguments(integer("sensitivity", sensitivity, least=1), epsilon, widest=_WIDEST_GEOMETRIC)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
-    noisy = noise.add_geometric(counts.astype(np.int64), sensitivity, epsilon, rng)
+    noisy = noise.add_geometric(counts, sensitivity, epsilon, rng)
     return int(noisy) if counts.ndim == 0 else noisy
 
 
@@ -291,7 +289,7 @@ def gaussian(
     Parameters
     ----------
     value : float or array
-        The exact statistic.
+        The exact statistic. NaN and infinite values raise; only the curator may see that error.
     sensitivity : float
         Its L2 sensitivity: for an array, that of all entries together.
     epsilon, delta : float
@@ -341,7 +339,7 @@ def exponential(
     candidates : sequence
         The public outcomes.
     utilities : array
-        One utility a candidate, computed from the data.
+        One utility a candidate, computed from the data. NaN and infinite ones raise; only the curator may see that.
     sensitivity : float
         The most that any one utility can change between neighbours.
     epsilon : float
@@ -396,7 +394,7 @@ def above_threshold(
     ----------
     queries : iterable of float
         The exact answers. May be a generator, which is read no further than the first success; what it yields is
-        checked as it comes, after the budget is charged.
+        checked as it comes, after the budget is charged. NaN and infinite answers raise; only the curator may see that.
     threshold : float
         The public threshold.
     sensitivity : float
@@ -468,7 +466,8 @@ def private_quantile(
     Parameters
     ----------
     values : array
-        The sensitive numbers; clipped to the bounds.
+        The sensitive numbers; clipped to the bounds, infinite ones too. A missing value or text raises, and only the
+        curator may see that error.
     q : float
         Between 0 and 1, both included.
     bounds : (low, high)
@@ -495,7 +494,7 @@ def private_quantile(
 
     Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
     """
-    sample = finite_array("values", values, ndim=1)
+    sample = present_array("values", values, ndim=1)
     if sample.size == 0:
         raise ValueError("values must hold at least one record")
     q = at_least("q", q, 0.0)
@@ -537,7 +536,7 @@ def randomized_response(
     Parameters
     ----------
     answers : array of int or bool
-        Codes 0 … categories-1. A code outside raises; only the curator may see that error.
+        Codes 0 … categories-1. A code outside, or a missing one, raises; only the curator may see that error.
     epsilon : float
         The privacy loss of each answer.
     categories : int, default 2
@@ -559,12 +558,10 @@ def randomized_response(
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    codes = np.asarray(answers)
+    codes = whole_array("answers", answers, booleans=True)
     (_, epsilon), categories = _noise_arguments(1.0, epsilon), integer("categories", categories, least=2)
-    if codes.dtype.kind not in "biu":
-        raise TypeError(f"answers must be whole-number codes, got dtype {codes.dtype}")
     if codes.size and not (codes.min() >= 0 and codes.max() < categories):
         raise ValueError(f"answers must be codes 0 … {categories - 1}, got codes outside")
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
-    return noise.flip(codes.astype(np.int64), categories, epsilon, rng)
+    return noise.flip(codes, categories, epsilon, rng)

@@ -280,6 +280,8 @@ def test_gaussian_needs_delta_in_the_budget() -> None:
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 untyped: Any = mechanisms  # what the type checker would not let through
+HIDDEN = np.ma.masked_array([1, 0], mask=[False, True])
+
 BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("laplace-nan", lambda **k: untyped.laplace(math.nan, sensitivity=1, epsilon=1, **k), "value"),
     ("laplace-text", lambda **k: untyped.laplace("x", sensitivity=1, epsilon=1, **k), "value"),
@@ -297,6 +299,11 @@ BAD: list[tuple[str, Callable[..., Any], str]] = [
     ),
     ("geometric-float", lambda **k: untyped.geometric(1.5, epsilon=1, **k), "value"),
     ("geometric-wide", lambda **k: untyped.geometric(np.array([2**64 - 1], dtype=np.uint64), epsilon=1, **k), "value"),
+    ("geometric-mask", lambda **k: untyped.geometric(HIDDEN, epsilon=1, **k), "value"),
+    ("geometric-masked-row", lambda **k: untyped.geometric([HIDDEN, [1, 2]], epsilon=1, **k), "value"),
+    ("geometric-missing", lambda **k: untyped.geometric([1, None], epsilon=1, **k), "value"),
+    ("geometric-text", lambda **k: untyped.geometric(np.array([1, "2"], dtype=object), epsilon=1, **k), "value"),
+    ("geometric-large", lambda **k: untyped.geometric([1, 10**400], epsilon=1, **k), "value"),
     ("geometric-sensitivity", lambda **k: untyped.geometric(1, sensitivity=1.5, epsilon=1, **k), "sensitivity"),
     ("geometric-epsilon", lambda **k: untyped.geometric(1, epsilon=-1, **k), "epsilon"),
     ("geometric-too-wide", lambda **k: untyped.geometric(1, epsilon=1e-25, **k), "sensitivity / epsilon"),
@@ -340,6 +347,9 @@ BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("quantile-grid", lambda **k: untyped.private_quantile([1], 0.5, bounds=(0, 1), epsilon=1, grid=1, **k), "grid"),
     ("response-code", lambda **k: untyped.randomized_response([0, 2], epsilon=1, **k), "answers"),
     ("response-negative", lambda **k: untyped.randomized_response([-1], epsilon=1, **k), "answers"),
+    ("response-mask", lambda **k: untyped.randomized_response(HIDDEN, epsilon=1, **k), "answers"),
+    ("response-masked-list", lambda **k: untyped.randomized_response([np.ma.masked, 1], epsilon=1, **k), "answers"),
+    ("response-large", lambda **k: untyped.randomized_response([1, 10**400], epsilon=1, **k), "answers"),
     ("response-float", lambda **k: untyped.randomized_response([0.5], epsilon=1, **k), "answers"),
     ("response-categories", lambda **k: untyped.randomized_response([0], epsilon=1, categories=1, **k), "categories"),
 ]
@@ -376,6 +386,17 @@ def test_a_lazy_query_is_checked_when_it_comes_and_read_no_further_than_needed()
     assert above_threshold(queries(), 500, sensitivity=1, epsilon=1.0, rng=rng, budget=budget) == 1
     with pytest.raises(ValueError, match=r"^queries must be finite"):
         above_threshold(iter([math.nan]), 500, sensitivity=1, epsilon=1.0, rng=rng)
+
+
+def test_a_quantile_of_records_beyond_all_bounds_is_that_of_the_clipped_ones() -> None:
+    def median(values: Any) -> float:
+        return private_quantile(values, 0.5, bounds=(0, 1), epsilon=1.0, rng=np.random.default_rng(1))
+
+    for far in (math.inf, 1.7e308, 10**400, 2**64):
+        assert median([-far, 0.2, 0.3, 0.4, far]) == median([0, 0.2, 0.3, 0.4, 1])
+    for missing in (math.nan, None, np.ma.masked):
+        with pytest.raises(ValueError, match=r"^values must have no missing values"):
+            median([0.5, missing])
 
 
 # Extremes -------------------------------------------------------------------------------------------------------------
