@@ -533,7 +533,9 @@ def _positions(name: str, given: Any, n: int) -> _Positions:
         inside = not len(part) or (part[0] >= 0 and part[-1] < n)
     else:
         if isinstance(given, (str, bytes, Mapping, Set, Iterator)) or np.ndim(given) != 1:
-            raise TypeError(f"{name} must be a range or a sequence of positions, got {type(given).__name__}. {_BY_VALUE}")
+            raise TypeError(
+                f"{name} must be a range or a sequence of positions, got {type(given).__name__}. {_BY_VALUE}"
+            )
         array = np.asarray(given)
         if array.dtype.kind not in "iu" and array.size:
             raise TypeError(f"{name} must hold whole positions, got {array.dtype}. {_BY_VALUE}")

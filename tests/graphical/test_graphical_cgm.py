@@ -260,4 +260,4 @@ def test_the_count_needs_the_cliques_of_a_junction_tree():
     with pytest.raises(ValueError, match="rule"):
         nlbp(problem, theta, rule="fast")
     with pytest.raises(ValueError, match="damping"):
-        nlbp(problem, theta, damping=0.0)
+        nlbp(problem, theta, rule="printed", damping=0.0)

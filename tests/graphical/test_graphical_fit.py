@@ -258,7 +258,7 @@ def test_no_release_breaks_a_fit(method, n, epsilon):
     truth, _ = world(GRAPHS["ring"])
     noisy = release(truth.sample(n, np.random.default_rng(0)), DOMAIN, GRAPHS["ring"], epsilon=epsilon,
                     rng=np.random.default_rng(1))  # fmt: skip
-    model = fit(noisy, method=method, ridge=1.0 if method == "naive" else None)
+    model = fit(noisy, method=method, **({"ridge": 1.0} if method == "naive" else {}))
     assert np.isfinite(truth.kl(model))
     assert model.report.method == method
     assert model.report.evaluations > 0
@@ -277,10 +277,15 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize(("real", "null"), [(False, None), (True, 0)])
 def test_no_graph_no_noise_and_no_null_record_breaks_a_fit(name, real, null):
-    """Epsilon is so small or large that cells are 1e15 or exact; with real noise, all records are null besides."""
+    """Epsilon is so small or large that cells are huge or exact; with real noise, all records are null besides.
+
+    Small means the least that a release takes: noise of 2**53 steps of its grid, a record or 2**-32 of one.
+    """
     domain, cliques = ODD[name]
     records = pd.DataFrame({variable: np.zeros(4, dtype=int) for variable in domain})
-    for epsilon, method in itertools.product((1e-15, 1.0, 1e6), ("naive", "cgm", "penalised")):
+    split = null is not None or name.startswith("tied")
+    least = 2 * len(cliques) * (2.0**32 if split else 1.0) / 2.0**53
+    for epsilon, method in itertools.product((least, 1.0, 1e6), ("naive", "cgm", "penalised")):
         noisy = release(records, domain, cliques, epsilon=epsilon, null=null,
                         rng=None if real else np.random.default_rng(3))  # fmt: skip
         model = fit(Release.from_json(noisy.to_json()), method=method, iterations=20)
@@ -324,7 +329,7 @@ def test_fit_reads_a_release_of_clique_tables_only_and_names_wrong_arguments():
         {"ridge": 0.0},
         {"ridge": -1.0},
         {"steps": -1},
-        {"prior_sd": 0.0},
+        {"prior_sd": 0.0, "method": "penalised"},
         {"gap": 0.0},
         {"inference": "quick"},
         {"tolerance": 0.0},

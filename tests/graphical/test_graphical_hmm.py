@@ -178,14 +178,16 @@ def calibration(method, trials, epsilon, seed):
         tables[:, 0, 0, 0] += tables.sum(axis=(1, 2, 3)) == 0
         return [hmm.release_counts(x, epsilon=epsilon, rng=rng) for x in tables] if method != "non-private" else tables
 
+    options = {"prior": PRIOR, "draws": 200, "chains": 1, "burn_in": 100}
+
     def infer(data, rng):
         if method == "non-private":
             observed = hmm._Exact(data.astype(float))
-            return hmm._sample(observed, 2, PRIOR, 0, 200, 1, 100, False, rng, False, "")
-        options = {"prior": PRIOR, "activity": ACTIVITY, "draws": 200, "chains": 1, "burn_in": 100, "paths": False}
+            return hmm._sample(observed, 0, False, "", **options, rng=rng)
+        known = {"activity": ACTIVITY} if method == "noise-aware" else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return hmm.infer(data, method=method, rng=rng, **options)
+            return hmm.infer(data, method=method, paths=False, rng=rng, **options, **known)
 
     def fit(parameters, data):
         tables = data if method == "non-private" else np.stack([np.maximum(each["counts"], 0) for each in data])
@@ -564,14 +566,14 @@ def test_the_budget_is_charged_before_anything_is_drawn(function):
     ("change", "named"),
     [
         ({"counts": TABLE[0]}, "counts must have shape"),
-        ({"counts": TABLE.astype(float)}, "counts must be whole"),
+        ({"counts": TABLE.astype(float)}, "counts must hold whole"),
         ({"counts": -TABLE}, "counts must not"),
         ({"counts": TABLE[..., :1]}, "counts must have shape"),
         ({"counts": 0 * TABLE}, "counts must hold"),
         ({"counts": [[[1, 2]], [[1]]]}, "counts must have shape"),
         ({"counts": np.full((1, 2, 2), 2**62)}, "counts must hold at most"),
-        ({"counts": np.full((1, 2, 2), 2**63 + 5, dtype=np.uint64)}, "counts must hold at most"),
-        ({"counts": None}, "counts must be whole"),
+        ({"counts": np.full((1, 2, 2), 2**63 + 5, dtype=np.uint64)}, "counts must fit in signed 64-bit"),
+        ({"counts": None}, "counts must hold whole"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"states": 1}, "states"),
         ({"sweeps": 0}, "sweeps"),
