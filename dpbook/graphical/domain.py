@@ -189,7 +189,12 @@ class Domain:
         if np.ndim(column) != 1:
             raise ValueError(f"{argument} must have one column {name!r}, got values of shape {np.shape(column)}")
         if labels is not None:
-            found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(pd.Index(np.asarray(column, dtype=object)))
+            try:
+                found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(
+                    pd.Index(np.asarray(column, dtype=object))
+                )
+            except TypeError:  # what has no hash is no label
+                found = np.array([-1])
             if (found < 0).any():
                 raise ValueError(f"{argument} must hold states of the domain: {name!r} has a value that is no label")
             return np.asarray(found, dtype=np.int64)

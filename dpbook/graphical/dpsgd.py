@@ -172,7 +172,7 @@ def release_dpsgd(
     groups = checked_groups(cliques, known)
     rate = _default_rate(known, groups) if learning_rate is None else _at_most("learning_rate", learning_rate, _LARGEST)
     clip, sampling = _at_most("clip", clip, _LARGEST), _at_most("sampling", sampling, 1)
-    steps, tuned_over = _whole_steps("steps", steps), integer("tuned_over", tuned_over, least=1)
+    steps, tuned_over = _million("steps", steps), _million("tuned_over", tuned_over)
     one_of("tuning", tuning, _TUNING)
     epsilon = positive("epsilon", epsilon)
     if delta is not None:
@@ -235,11 +235,12 @@ def _at_most(name: str, value: Any, most: float) -> float:
     return number
 
 
-def _whole_steps(name: str, value: Any) -> int:
-    steps = integer(name, value, least=1)
-    if steps > _MOST_STEPS:
-        raise ValueError(f"{name} must be at most {_MOST_STEPS}, got {steps}")
-    return steps
+def _million(name: str, value: Any) -> int:
+    """Return a whole number from 1 to a million."""
+    number = integer(name, value, least=1)
+    if number > _MOST_STEPS:
+        raise ValueError(f"{name} must be at most {_MOST_STEPS}, got a larger number")
+    return number
 
 
 def _checked_delta(value: Any) -> float:
@@ -290,7 +291,7 @@ def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int)
     Explained in :doc:`/book/graphical-models/mobility`.
     """
     epsilon, delta = min(positive("epsilon", epsilon), _LARGEST_EPSILON), _checked_delta(delta)
-    return _calibrated(epsilon, delta, _at_most("sampling", sampling, 1), _whole_steps("steps", steps))
+    return _calibrated(epsilon, delta, _at_most("sampling", sampling, 1), _million("steps", steps))
 
 
 @lru_cache(maxsize=256)
@@ -457,8 +458,7 @@ def _checked_grid(grid: Mapping[str, Sequence[float]]) -> dict[str, list[float]]
     for name, values in grid.items():
         named = f"grid[{name!r}]"
         checked[name] = [
-            float(_whole_steps(named, each)) if name == "steps" else _at_most(named, each, most[name])
-            for each in values
+            float(_million(named, each)) if name == "steps" else _at_most(named, each, most[name]) for each in values
         ]
     return checked
 

@@ -305,7 +305,9 @@ def _frames(records: Any) -> Iterator[pd.DataFrame]:
     library = type(records).__module__.split(".")[0]
     if isinstance(records, pd.DataFrame):
         yield records
-    elif hasattr(type(records), "__dask_graph__") and hasattr(type(records), "columns"):
+    elif (
+        library == "dask" and hasattr(type(records), "columns") and records.ndim == 2
+    ):  # a Delayed claims any attribute
         for partition in records.to_delayed():
             yield partition.compute()
     elif library == "pyarrow" and hasattr(records, "column_names") and hasattr(records, "to_pandas"):
@@ -316,7 +318,7 @@ def _frames(records: Any) -> Iterator[pd.DataFrame]:
     else:
         raise TypeError(
             "records must be a pandas DataFrame, a pyarrow Table or RecordBatch, an iterator of such, a Dask "
-            f"DataFrame, or an array of counts, got {library}'s {type(records).__name__}; {_advice(library)}"
+            f"DataFrame, or an array of counts, got {type(records).__name__} of {library}; {_advice(library)}"
         )
 
 

@@ -344,6 +344,41 @@ def test_fit_reads_a_release_of_clique_tables_only_and_names_wrong_arguments():
         fit_nonprivate(np.array([3, 4]), {"a": 2}, [("a",)], ridge=-1)
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("naive", {"prior_sd": 9.0}, ["'naive'", "'prior_sd'", "'penalised' would", "ridge:", "project:"]),
+        ("naive", {"steps": 7}, ["'naive'", "'steps'", "'cgm' would"]),
+        ("naive", {"gap": 0.1}, ["'naive'", "'gap'", "'cgm' would"]),
+        ("cgm", {"prior_sd": 1.0}, ["'cgm'", "'prior_sd'", "ridge:", "steps:", "gap:"]),
+        ("cgm", {"project": True}, ["'cgm'", "'project'", "'naive' would"]),
+        ("penalised", {"ridge": None}, ["'penalised'", "'ridge'", "prior_sd: a number greater than 0"]),
+        ("cgm", {"stepps": 3}, ["'cgm'", "'stepps'.", "steps: a whole number"]),
+        ("penalised", {"burn_in": None}, ["'burn_in'", "prior_sd:"]),
+    ],
+)
+def test_an_option_that_a_method_does_not_take_is_refused_with_those_it_takes_before_anything_is_read(
+    method, given, words
+):
+    with pytest.raises(TypeError) as caught:
+        fit("nothing is read", method=method, **given)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_options_that_a_method_takes_do_change_its_fit():
+    _, records = world(GRAPHS["ring"])
+    noisy = release(records, DOMAIN, GRAPHS["ring"], epsilon=0.1, rng=np.random.default_rng(1))
+    for method, options in (
+        ("cgm", {"ridge": 9.0}),
+        ("cgm", {"steps": 9}),
+        ("naive", {"ridge": 9.0}),
+        ("naive", {"project": False}),
+        ("penalised", {"prior_sd": 0.2}),
+    ):
+        assert fit(noisy, method=method, iterations=60).kl(fit(noisy, method=method, iterations=60, **options)) > 1e-6
+    assert fit(noisy, gap=1e-6).report.gap < fit(noisy, gap=1.0).report.gap
+
+
 def test_penalised_asks_for_exact_inference_and_the_others_do_without():
     noisy = release(np.ones((2, 2, 2), dtype=int) * 9, dict.fromkeys("abc", 2), [("a", "b"), ("b", "c"), ("c", "a")],
                     epsilon=1.0, rng=np.random.default_rng(0))  # fmt: skip
