@@ -264,7 +264,8 @@ def chain(names: Sequence[str], *, order: int = 1, tied: bool = False) -> list[A
 
     Explained in :doc:`/book/graphical-models/mobility`.
     """
-    names, order = list(in_order("names", names)), integer("order", order, least=1)
+    given = names if isinstance(names, Mapping) else in_order("names", names)  # a domain is in order
+    names, order = list(given), integer("order", order, least=1)
     if len(names) < 2 or len(set(names)) != len(names):
         raise ValueError(f"names must hold two or more different variables, got {names}")
     by_distance = [[(names[i], names[i + k]) for i in range(len(names) - k)] for k in range(1, order + 1)]

@@ -390,6 +390,7 @@ def test_cliques_without_an_order_of_their_own_are_refused(cliques):
 def test_names_and_marginals_without_an_order_are_refused_too():
     with pytest.raises(TypeError, match="names must have an order"):
         chain({"a", "b", "c"})
+    assert chain(DOMAIN) == chain(list(DOMAIN))
     model = graphical.fit_nonprivate(people(50), DOMAIN, [("a", "b")])
     for clique in ({"a", "b"}, {"a": 0, "b": 0}.keys()):
         with pytest.raises(TypeError, match="clique must have an order"):
