@@ -8,6 +8,8 @@ JOBS ?= 2
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
+# Paths are relative, and Python starts every program: a checkout may lie in a path with spaces, which the first line of
+# an installed script does not bear.
 PY := .venv/bin/python
 INSTALLED := .venv/.installed
 LINTED := dpbook tests tools conftest.py $(wildcard benchmarks)
@@ -27,7 +29,7 @@ book: test-book
 	@echo
 	@echo "The book is built. Open this page in a browser:"
 	@echo
-	@echo "    file://$(CURDIR)/$(PAGE)"
+	@$(PY) -c 'import pathlib; print("   ", pathlib.Path("$(PAGE)").resolve().as_uri())'
 	@echo
 
 test: lint test-unit test-notebooks test-book
@@ -50,7 +52,7 @@ test-notebooks: $(INSTALLED)
 
 # --all: Sphinx does not repeat the warnings of pages that it read in an earlier run.
 test-book: $(INSTALLED)
-	.venv/bin/jupyter-book build . --all -W -n --keep-going -q
+	$(PY) -c 'from jupyter_book.cli.main import main; main()' build . --all -W -n --keep-going -q
 
 notebooks: $(INSTALLED)
 	$(PY) tools/notebooks.py -j $(JOBS) $(if $(FORCE),--force)
@@ -64,12 +66,21 @@ clean:
 	rm -rf _build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(if $(ALL),.venv)
 	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# An environment whose Python does not start is made again, also when it was complete once.
+.PHONY: broken
+BROKEN = $(if $(shell $(PY) -c 'print(1)' 2>/dev/null),,broken)
+
 # uv comes from PyPI and installs in seconds; without compiled bytecode every first import would be slow.
-.venv/.installed: requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+$(INSTALLED): requirements.txt pyproject.toml $(BROKEN)
+	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "dpbook needs Python 3.11 or newer, and $(PYTHON) is not. Name one: make PYTHON=python3.12 ..."; exit 1; }
-	@test -x $(PY) || $(PYTHON) -m venv .venv || \
+	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear .venv || \
 	  { echo "$(PYTHON) cannot make an environment; on Debian and Ubuntu install the package python3-venv"; exit 1; }
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "the environment .venv has a Python older than 3.11. Remove it: make clean ALL=1"; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip >/dev/null 2>&1 || \
+	  { echo "the environment .venv has no pip and cannot get one. Remove it: make clean ALL=1. On Debian and Ubuntu" \
+	    "install the package python3-venv first"; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
 	$(PY) -m uv pip install --quiet --python $(PY) --compile-bytecode -r requirements.txt
 	$(PY) -m uv pip install --quiet --python $(PY) --no-deps --editable .
