@@ -15,11 +15,12 @@ INSTALLED := .venv/.installed
 LINTED := dpbook tests tools conftest.py $(wildcard benchmarks)
 PAGE := _build/html/index.html
 
-.PHONY: help book test lint test-unit test-notebooks test-book notebooks lock clean
+.PHONY: help book test lint test-unit test-notebooks test-book test-browser nightly notebooks lock clean
 
 help:
 	@echo "make book       build the book (and the environment, on first use); prints the page to open"
-	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build"
+	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build, every page in a browser"
+	@echo "make nightly    every page at six widths, light and dark"
 	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"
 	@echo "make lint       ruff, formatting, types, spelling"
 	@echo "make lock       pin the newest versions that fit pyproject.toml in requirements.txt"
@@ -32,7 +33,7 @@ book: test-book
 	@$(PY) -c 'import pathlib; print("   ", pathlib.Path("$(PAGE)").resolve().as_uri())'
 	@echo
 
-test: lint test-unit test-notebooks test-book
+test: lint test-unit test-notebooks test-browser
 	@echo "All checks passed."
 
 lint: $(INSTALLED)
@@ -43,7 +44,7 @@ lint: $(INSTALLED)
 	$(PY) -m codespell_lib $(LINTED) book README.md
 
 test-unit: $(INSTALLED)
-	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules tests dpbook
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules --ignore tests/browser tests dpbook
 
 # Two gates: the notebooks are what their text says, and running them again gives the outputs that are stored.
 test-notebooks: $(INSTALLED)
@@ -54,12 +55,19 @@ test-notebooks: $(INSTALLED)
 test-book: $(INSTALLED)
 	$(PY) -c 'from jupyter_book.cli.main import main; main()' build . --all -W -n --keep-going -q
 
+# Every page as a reader sees it; skipped with a message where there is no Chromium (DPBOOK_BROWSER=1: then it fails).
+test-browser: test-book
+	$(PY) -m pytest -q -rs -n $(JOBS) tests/browser
+
+nightly: test-book
+	DPBOOK_ALL_WIDTHS=1 $(PY) -m pytest -q -rs -n $(JOBS) tests/browser
+
 notebooks: $(INSTALLED)
 	$(PY) tools/notebooks.py -j $(JOBS) $(if $(FORCE),--force)
 
 lock: $(INSTALLED)
 	$(PY) -m uv pip compile -q --universal --python-version 3.11 --upgrade pyproject.toml \
-	  --extra book --extra test --extra scale --extra pymc --extra sklearn --extra dpsgd --constraints constraints.txt \
+	  --extra book --extra test --extra scale --extra pymc --extra sklearn --extra dpsgd --extra browser --constraints constraints.txt \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.txt
 
 clean:
