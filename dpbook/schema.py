@@ -193,7 +193,7 @@ class Category:
 
     @property
     def states(self) -> tuple[Any, ...]:
-        """All labels that a record can end up with: ``labels``, and ``other`` where it is a further one."""
+        """All labels that a record can end up with, ``other`` included."""
         return self.labels if self.other is None or self.other in self.labels else (*self.labels, self.other)
 
     def _read(self, column: Column, name: str, *, with_missing: bool) -> IntArray:
@@ -359,7 +359,7 @@ class Schema:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kind of each column: ``"number"``, ``"integer"``, ``"flag"`` or ``"category"``."""
+        """The kind of each column, ``"number"``, ``"integer"``, ``"flag"`` or ``"category"``."""
         return {name: _name_of(kind) for name, kind in self.columns.items()}
 
     @property

@@ -70,22 +70,10 @@ def test_numbers_of_any_type_are_clipped(value, expected):
 @pytest.mark.parametrize(
     "value",
     [
-        None,
-        math.nan,
-        pd.NA,
-        pd.NaT,
-        np.ma.masked,
-        decimal.Decimal("sNaN"),
-        "12",
-        "",
-        "inf",
-        b"12",
-        [1],
-        {},
-        1j,
-        object(),
-    ]
-    + [np.datetime64("2020"), np.timedelta64(3), np.datetime64("NaT"), pd.Timestamp("2020"), np.ma.array(5, mask=True)],
+        *(None, math.nan, pd.NA, pd.NaT, np.ma.masked, decimal.Decimal("sNaN"), np.ma.array(5, mask=True)),
+        *("12", "", "inf", b"12", [1], {}, 1j, object()),
+        *(np.datetime64("2020"), np.timedelta64(3), np.datetime64("NaT"), pd.Timestamp("2020")),
+    ],
     ids=lambda v: f"{type(v).__name__} {v}"[:30],
 )
 @pytest.mark.parametrize("name", ["age", "visits", "smoker"])

@@ -12,7 +12,6 @@ import copy
 import importlib
 import inspect
 import itertools
-import random
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -462,7 +461,7 @@ def rehearse(
 ) -> str:
     """Ask a posterior about made-up frames, as partitions will be asked; say what is wrong if it never answers.
 
-    Returns "" at the first answer. Its generators are its own: the caller's, and NumPy's global one, do not move.
+    Returns "" at the first answer. Its generators are its own: the caller's does not move.
     """
     given = {name: value for name, value in options.items() if takes(question, name)}
     seed = 0 if takes(question, "rng") else None
@@ -484,16 +483,12 @@ def _rehearsed(
     n_jobs: int | None,
 ) -> str:
     client, task = _dask_client(), (question, frame, points, given, seed)
-    legacy, plain = np.random.get_state(), random.getstate()  # noqa: NPY002  # put back, not used
     try:
         if client is not None:
             return str(client.submit(_complaint, *task, pure=False).result())
         return str(joblib.Parallel(n_jobs=_jobs(n_jobs), max_nbytes=None)([joblib.delayed(_complaint)(*task)])[0])
     except Exception as error:
         return f"took its worker down ({type(error).__name__})"
-    finally:
-        np.random.set_state(legacy)  # noqa: NPY002
-        random.setstate(plain)
 
 
 def _complaint(
