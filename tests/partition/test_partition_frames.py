@@ -133,7 +133,7 @@ def categories(columns):
     hashable = [[tuple(v) if isinstance(v, list) else v for v in column] for column in columns]
     try:
         return frame_of(hashable).astype("category")
-    except (OverflowError, TypeError):  # pandas cannot sort such labels
+    except (OverflowError, TypeError, ValueError):  # pandas cannot sort such labels
         reject()
 
 
