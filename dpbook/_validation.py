@@ -22,6 +22,7 @@ __all__ = [
     "analyst_generator",
     "at_least",
     "choice_option",
+    "column_labels",
     "delta_value",
     "finite_array",
     "finite_number",
@@ -259,6 +260,17 @@ def non_negative_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
     if not (array >= 0).all():
         raise ValueError(f"{name} must be at least 0 everywhere, got {array.min()}")
     return array
+
+
+def column_labels(data: Any) -> list[Any] | None:
+    """Return the names of a table's columns (pandas, Dask, Arrow, polars) or of a named column; None for others."""
+    if isinstance(data, pd.Series):
+        return None if data.name is None else [data.name]
+    for names in (getattr(data, "column_names", None), getattr(data, "columns", None)):
+        if names is not None and not callable(names):
+            return list(names)
+    names = getattr(getattr(data, "schema", None), "names", None)
+    return None if names is None else list(names)
 
 
 def seeded_generator(rng: Any) -> np.random.Generator | None:

@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 
 from dpbook._validation import finite_array, flag, integer, positive, present_array, real_array
 
-__all__ = ["ExactSum", "as_chunks", "code_chunks", "exact_sum", "grid_unit"]
+__all__ = ["ExactSum", "as_chunks", "code_chunks", "exact_sum", "grid_unit", "side_by_side"]
 
 # Rows handed to `statistics` at a time: large enough for NumPy's speed, small enough for wide statistics.
 _BLOCK_ROWS = 2**14
 # 2**33 units per record times fewer than 2**30 records stays below 2**63, so no int64 total can overflow.
 _LARGEST_MULTIPLE = 2.0**33
 _MOST_RECORDS = 2**30 - 1
+_FINEST, _COARSEST = 2.0**-1022, 2.0**958
 
 Statistics = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -74,7 +75,8 @@ def grid_unit(magnitude: float) -> float:
     Parameters
     ----------
     magnitude : float
-        The largest absolute value a statistic can take, from its public bounds (never from the data).
+        The largest absolute value a statistic can take, from its public bounds (never from the data); between 2**-990
+        and 2**990.
 
     Returns
     -------
@@ -91,8 +93,9 @@ def grid_unit(magnitude: float) -> float:
     significand, exponent = math.frexp(positive("magnitude", magnitude))
     # magnitude = significand * 2**exponent with significand in [1/2, 1): exact where log2 would round.
     unit = math.ldexp(1.0, exponent - (significand == 0.5) - 32)
-    if unit < np.finfo(np.float64).smallest_normal:
-        raise ValueError(f"magnitude must be at least 2**-990, got {magnitude}")
+    # Below, multiples of the unit are not exact; above, the total of a billion records could overflow, for some data.
+    if not _FINEST <= unit <= _COARSEST:
+        raise ValueError(f"magnitude must lie between 2**-990 and 2**990, got {magnitude}")
     return unit
 
 
@@ -258,6 +261,113 @@ def code_chunks(
         yield chunk.astype(np.int64)
 
 
+def side_by_side(
+    left: Any, right: Any, names: tuple[str, str] = ("X", "y"), *, right_columns: int | None = None
+) -> Any:
+    """Pair the records of two collections by position, whatever form they have; never by an index or a name.
+
+    Record i is row i of ``left`` followed by row i of ``right``. An index, as pandas and Dask have one, plays no part:
+    a label that occurs twice, or in one of the two only, would pair records by their values, and then one record
+    could move all others. Dask collections are paired partition by partition, where those live, and each pair of
+    partitions must have as many rows; then the whole is paired by position too.
+
+    Parameters
+    ----------
+    left, right : array_like, table, iterator of chunks, or both a Dask collection
+        As :func:`exact_sum` takes them, in chunks of any sizes.
+    names : pair of str
+        What errors call them.
+    right_columns : int, optional
+        How many columns ``right`` must have.
+
+    Returns
+    -------
+    iterator of arrays, or partitions
+        What :func:`exact_sum` and :func:`as_chunks` read. They raise ValueError where one side has more rows than the
+        other (the number of records is public).
+
+    Raises
+    ------
+    TypeError
+        If one side is a Dask collection and the other is not.
+    ValueError
+        If two Dask collections have different numbers of partitions.
+
+    Examples
+    --------
+    >>> ages, pay = pd.Series([31, 50], index=[7, 8]), pd.Series([20.0, 24.0], index=[8, 7])
+    >>> [rows.tolist() for rows in as_chunks(side_by_side(ages, pay))]
+    [[[31.0, 20.0], [50.0, 24.0]]]
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    if _is_dask(left) or _is_dask(right):
+        return _dask_pairs(left, right, names, right_columns)
+    return _paired(left, right, names, right_columns)
+
+
+def _paired(left: Any, right: Any, names: tuple[str, str], right_columns: int | None) -> Iterator[NDArray[np.float64]]:
+    """Yield blocks of paired records from two sources that may come in blocks of other sizes."""
+    sources = tuple(as_chunks(side, name=name, infinite=True) for side, name in zip((left, right), names, strict=True))
+    nothing = np.empty((0, 1))
+    xs, ys = nothing, nothing
+    while True:
+        xs = xs if len(xs) else next(sources[0], nothing)
+        ys = ys if len(ys) else next(sources[1], nothing)
+        if len(xs) == 0 or len(ys) == 0:
+            break
+        if ys.shape[1] != (right_columns or ys.shape[1]):
+            words = "one column" if right_columns == 1 else f"{right_columns} columns"
+            raise ValueError(f"{names[1]} must have {words}, got {ys.shape[1]}")
+        rows = min(len(xs), len(ys))
+        yield np.concatenate([xs[:rows], ys[:rows]], axis=1)
+        xs, ys = xs[rows:], ys[rows:]
+    if len(xs) or len(ys):
+        raise ValueError(f"{names[0]} and {names[1]} must have as many rows: one of them ends before the other")
+
+
+class _Partitions(NamedTuple):
+    """Delayed blocks of records that stand for a Dask collection."""
+
+    delayed: list[Any]
+
+
+def _dask_pairs(left: Any, right: Any, names: tuple[str, str], right_columns: int | None) -> _Partitions:
+    """Pair the partitions of two Dask collections by their numbers, as they are, and their rows on the workers."""
+    one, other = names
+    remedy = f"Put both into one table and pass {other} as the name of its column, so that records travel together"
+    if not (_is_dask(left) and _is_dask(right)):
+        raise TypeError(f"{one} and {other} must both be Dask collections, or neither. {remedy}")
+    if all(hasattr(side, "rechunk") for side in (left, right)) and not math.isnan(sum((*left.shape, *right.shape))):
+        if left.shape[0] != right.shape[0]:
+            words = f"got {left.shape[0]} and {right.shape[0]}"
+            raise ValueError(f"{one} and {other} must have as many rows: one of them ends before the other; {words}")
+        right = right.rechunk({0: left.chunks[0]})
+    # Unoptimised: a reader that is asked for fewer columns may merge partitions, and differently for the two sides.
+    parts = [
+        _dask_partitions(side, None, name, optimise=False) for side, name in zip((left, right), names, strict=True)
+    ]
+    if len(parts[0]) != len(parts[1]):
+        words = f"got {len(parts[0])} and {len(parts[1])}"
+        raise ValueError(f"{one} and {other} must have as many partitions, paired one by one; {words}. {remedy}")
+    dask: Any = importlib.import_module("dask")
+    pair = dask.delayed(_pair_of_partitions, pure=False)
+    return _Partitions([pair(xs, ys, names, right_columns, remedy) for xs, ys in zip(*parts, strict=True)])
+
+
+def _pair_of_partitions(
+    left: Any, right: Any, names: tuple[str, str], right_columns: int | None, remedy: str
+) -> NDArray[np.float64]:
+    """Return the paired records of two partitions, on the worker that holds them."""
+    if len(left) != len(right):
+        raise ValueError(
+            f"{names[0]} and {names[1]} must have as many rows in every partition, got {len(left)} and {len(right)} in "
+            f"one. {remedy}"
+        )
+    blocks = list(_paired(left, right, names, right_columns))
+    return np.concatenate(blocks) if blocks else np.empty((0, 1))
+
+
 def _power_of_two(name: str, value: float) -> float:
     number = positive(name, value)
     if math.frexp(number)[0] != 0.5:
@@ -413,18 +523,20 @@ def _present(available: Iterable[Any], columns: list[str], name: str) -> list[st
 
 def _is_dask(data: Any) -> bool:
     """Tell a Dask collection by its protocol, so that Dask is imported only when it is already in use."""
-    return hasattr(data, "__dask_graph__") and not isinstance(data, type)
+    return isinstance(data, _Partitions) or (hasattr(data, "__dask_graph__") and not isinstance(data, type))
 
 
-def _dask_partitions(data: Any, columns: list[str] | None, name: str) -> list[Any]:
+def _dask_partitions(data: Any, columns: list[str] | None, name: str, *, optimise: bool = True) -> list[Any]:
     """Return the partitions as delayed objects; a table reads only the columns asked for."""
+    if isinstance(data, _Partitions):
+        return data.delayed
     if not hasattr(type(data), "to_delayed"):  # of the type: a Delayed object claims every attribute
         raise TypeError(f"{name} must be a Dask DataFrame, Series or Array, got {type(data).__name__}")
     if columns is not None and getattr(data, "ndim", 0) == 2 and hasattr(data, "columns"):
         data = data[_present(data.columns, columns, name)]
     if getattr(data, "ndim", 0) == 2 and hasattr(data, "rechunk") and data.numblocks[1] > 1:
         data = data.rechunk({1: -1})  # a record must not be split between blocks
-    return list(np.ravel(data.to_delayed()))
+    return list(np.ravel(data.to_delayed(optimize_graph=optimise)))
 
 
 def _dask_sum(

@@ -56,6 +56,16 @@ def test_the_grid_unit_is_the_power_of_two_the_formula_says(magnitude: float) ->
     assert Fraction(magnitude) <= Fraction(unit) * 2**32 < 2 * Fraction(magnitude)
 
 
+def test_a_magnitude_whose_totals_could_overflow_is_refused_whatever_the_records() -> None:
+    largest = 2.0**990
+    unit = grid_unit(largest)
+    most = ExactSum(np.array([2**33 * (2**30 - 1)]), unit, 2**30 - 1)  # the largest total that can be
+    assert np.isfinite(most.values).all()
+    for magnitude in (math.nextafter(largest, math.inf), 1.7e308, math.nextafter(2.0**-991, 0.0), 5e-324):
+        with pytest.raises(ValueError, match=r"^magnitude must lie between 2\*\*-990 and 2\*\*990"):
+            grid_unit(magnitude)
+
+
 @pytest.mark.parametrize(
     ("magnitude", "exponent"),
     [(1.0, -32), (2.0, -31), (math.nextafter(2.0, 3.0), -30), (math.nextafter(2.0, 1.0), -31), (100.0, -25)],
@@ -313,10 +323,38 @@ def test_the_totals_cannot_be_overwritten() -> None:
         exact_sum([1.0], clipped, unit=0.5).totals[0] = 0
 
 
+# Two collections, side by side
+
+
+def test_two_collections_are_paired_by_position_and_never_by_index() -> None:
+    left, right = table(500)[["x"]], table(500)["y"]
+    expected = table(500).to_numpy()
+    shuffled = right.set_axis(np.random.default_rng(1).permutation(500))
+    streams = (left.iloc[i : i + 77] for i in range(0, 500, 77)), iter([right.iloc[:200], right.iloc[200:]])
+    for pair in ((left, right), (left, shuffled), (left, right.set_axis([0] * 500)), streams, (left, right.tolist())):
+        np.testing.assert_array_equal(np.concatenate(list(as_chunks(records.side_by_side(*pair)))), expected)
+    with pytest.raises(ValueError, match="X must be numeric"):
+        list(as_chunks(records.side_by_side([[1.0], [1.0, 2.0]], right)))
+    with pytest.raises(ValueError, match="b must have 2 columns, got 1"):
+        list(as_chunks(records.side_by_side(left, right, ("a", "b"), right_columns=2)))
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_two_collections_of_unequal_lengths_are_refused(longer: int) -> None:
+    sides = [np.zeros(150), np.zeros(200)][:: -1 if longer else 1]
+    for forms in (sides, [iter([side[:100], side[100:]]) for side in sides], [pd.Series(side) for side in sides]):
+        with pytest.raises(ValueError, match="X and y must have as many rows"):
+            list(as_chunks(records.side_by_side(*forms)))
+
+
 # Values beyond all bounds
 
 
-@pytest.mark.parametrize("far", [math.inf, 1.7e308, 2**63, 2**64, 10**400, Fraction(10**400)])
+@pytest.mark.parametrize(
+    "far",
+    [math.inf, 1.7e308, 2**63, 2**64, 10**400, Fraction(10**400)],
+    ids=["inf", "largest", "2**63", "2**64", "10**400", "fraction"],
+)
 def test_a_value_beyond_the_bounds_counts_as_the_bound_however_far_it_is(far: Any) -> None:
     """Neither an error, nor a warning, nor the type that one value gives an array may tell how far."""
     expected = exact_sum([0.25, 1.0, -1.0], clipped, unit=2.0**-32)
