@@ -22,6 +22,7 @@ __all__ = [
     "analyst_generator",
     "at_least",
     "choice_option",
+    "column_labels",
     "delta_value",
     "finite_array",
     "finite_number",
@@ -151,7 +152,7 @@ def real_array(name: str, value: Any) -> NDArray[np.float64]:
         array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name} must be numeric, in rows of equal length, got {type(value).__name__}") from None
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" and value is not None:
         flat = [_as_float(item) for item in array.ravel()]
         if None not in flat:
             return np.array(flat, dtype=np.float64).reshape(array.shape)
@@ -224,7 +225,7 @@ def present_array(name: str, value: Any, *, ndim: int | None = None) -> NDArray[
     """Return ``value`` as a float array in which nothing is missing; infinities stay, for bounds to clip them."""
     array = _of_dimension(name, real_array(name, value), ndim)
     if np.isnan(array).any():
-        raise ValueError(f"{name} must have no missing values: it holds NaN, masked or empty entries")
+        raise ValueError(f"{name} must have no missing values: it holds NaN, None or masked entries")
     return array
 
 
@@ -259,6 +260,17 @@ def non_negative_array(name: str, value: ArrayLike) -> NDArray[np.float64]:
     if not (array >= 0).all():
         raise ValueError(f"{name} must be at least 0 everywhere, got {array.min()}")
     return array
+
+
+def column_labels(data: Any) -> list[Any] | None:
+    """Return the names of a table's columns (pandas, Dask, Arrow, polars) or of a named column; None for others."""
+    if isinstance(data, pd.Series):
+        return None if data.name is None else [data.name]
+    for names in (getattr(data, "column_names", None), getattr(data, "columns", None)):
+        if names is not None and not callable(names):
+            return list(names)
+    names = getattr(getattr(data, "schema", None), "names", None)
+    return None if names is None else list(names)
 
 
 def seeded_generator(rng: Any) -> np.random.Generator | None:
