@@ -322,7 +322,8 @@ def _scan_truncated_coins(setting: Setting, epsilon: Array, *, listed: int = _LI
     with an end of the truncation, is refined around its peaks; what it may have missed is bounded by a theorem.
     """
     model, last = setting.model, setting.n - 1
-    assert isinstance(model, BetaBernoulli) and setting.truncate is not None
+    assert isinstance(model, BetaBernoulli)
+    assert setting.truncate is not None
     low, high = setting.truncate
     mirrored = replace(setting, truncate=(1 - high, 1 - low))
 
@@ -355,7 +356,8 @@ def _truncated_coins_bound(setting: Setting, epsilon: Array) -> Array:
     total p(1 - p)/T, is least at an end of the truncation, and truncation only helps: see the section on bells.
     """
     model, heat = setting.model, setting.temperature
-    assert isinstance(model, BetaBernoulli) and setting.truncate is not None
+    assert isinstance(model, BetaBernoulli)
+    assert setting.truncate is not None
     counts = model.alpha + model.beta + setting.n - 2 + 2 * heat  # the two exponents of the tempered law, times T
     curvature = counts / heat * min(end * (1 - end) for end in setting.truncate)
     if curvature <= 0:
@@ -448,7 +450,7 @@ def _scan_bells(setting: Setting, epsilon: Array, *, certify: bool = False) -> _
     replaced moves from one bound to the other. Where the other records lie is known for clamped outputs, and searched
     on a mesh for truncated ones.
     """
-    low, high, move = _centres(setting)
+    low, _, move = _centres(setting)
 
     def profile(lower: Array) -> Array:
         return _pair_of_bells(setting, lower, lower + move, epsilon)
@@ -788,8 +790,8 @@ def worst_pair(
     For replace-one neighbours, n public. Coins: for a posterior draw all records equal, against all equal but one.
     For synthetic records the same as a rule, but not always: pairs between win for some counts under a prior that
     outweighs the data, and are otherwise ruled out by a bound. Bells: a record at one bound against the other; where
-    the rest lies matters only when the output is restricted. Where the pair was searched for, ``excess`` bounds what the
-    search may have missed.
+    the rest lies matters only when the output is restricted. Where the pair was searched for, ``excess`` bounds what
+    the search may have missed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The worst pair of restricted outputs against dense meshes by scipy, and the bound on what a search may have missed."""
+"""The worst pair of restricted outputs against dense meshes by scipy; the bound on what a search may have missed."""
 
 import math
 
