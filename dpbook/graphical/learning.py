@@ -65,8 +65,9 @@ def fit(
         the potentials; its answer does not depend on when one stops.
     ridge : float, optional
         Subtract ``ridge`` times the sum of squared log-potentials from the log likelihood. For ``"naive"`` 1e-4 by
-        default, the source's "arbitrarily small" one. For ``"cgm"`` it regularises the start, and is by default
-        1/2 + 2 b² cells / n: a prior of variance 1, and the noise variance 2b² beside a cell's count of n / cells.
+        default, tiny on purpose; the source says that it must be tuned. For ``"cgm"`` it regularises the start, and is
+        by default 1/2 + 2 b² cells / n: a prior of variance 1, and the noise variance 2b² beside a cell's count of
+        n / cells.
     project : bool, default True
         Whether ``"naive"`` projects the tables on the simplex first; False shows what goes wrong otherwise.
     steps : int, optional

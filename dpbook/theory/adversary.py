@@ -29,7 +29,7 @@ Point = Mapping[str, float]
 _WHOLE = frozenset({"n", "m", "draws"})
 _NAMES = {"epsilon": "ε", "log_delta": "ln(1/δ)", "c1": "c₁", "draws": "k", "reach": "R/σ", "floor": "a₀"}
 _ROUNDING = 1e-8  # of a logarithm of delta
-_CLIMBS, _STEPS = 12, 60  # from the best starts and as many others, and steps of each
+_CLIMBS = 12  # from the best starts, and as many from others
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Attacked(NamedTuple):
         return self.worst > _ROUNDING
 
 
-def attack(claim: str, *, starts: int | None = None, seed: int = 0) -> Attacked:
+def attack(claim: str, *, starts: int | None = None, steps: int = 60, seed: int = 0) -> Attacked:
     """Search for a counterexample to a claim.
 
     Starts are drawn uniformly over the ranges, on their scales; every coordinate lies at an end of its range with
@@ -113,6 +113,8 @@ def attack(claim: str, *, starts: int | None = None, seed: int = 0) -> Attacked:
         A key of ``attacks``.
     starts : int, optional
         How many points to begin with; by default the attack's own number.
+    steps : int, default 60
+        How many steps each climb has.
     seed : int, default 0
         Of the search.
 
@@ -133,6 +135,7 @@ def attack(claim: str, *, starts: int | None = None, seed: int = 0) -> Attacked:
         raise ValueError(f"claim must be one of {', '.join(attacks)}, got {claim!r}")
     one = attacks[claim]
     starts = one.starts if starts is None else integer("starts", starts, least=1)
+    steps = integer("steps", steps, least=0)
     rng = np.random.default_rng(seed)
     low, high = np.array([each if each[0] <= 0 else np.log(each) for each in one.ranges.values()]).T
     places = rng.uniform(low, high, (starts, len(low)))
@@ -143,7 +146,7 @@ def attack(claim: str, *, starts: int | None = None, seed: int = 0) -> Attacked:
     chosen = np.unique(np.concatenate([np.argsort(-values)[:_CLIMBS], np.arange(min(starts, _CLIMBS))]))
     found = [(values[i], places[i]) for i in chosen]
     for j, (value, place) in enumerate(found):
-        for step in range(_STEPS):
+        for step in range(steps):
             width = (high - low) * 0.2 * 0.9**step
             moved = rng.standard_normal(len(low)) * (rng.uniform(size=len(low)) < 0.6)
             trial = np.clip(place + width * moved, low, high)
@@ -152,7 +155,7 @@ def attack(claim: str, *, starts: int | None = None, seed: int = 0) -> Attacked:
                 value, place = tried, trial
         found[j] = (value, place)
     value, place = max(found, key=lambda each: each[0])
-    return Attacked(float(value), _point(one, place), starts + len(found) * _STEPS)
+    return Attacked(float(value), _point(one, place), starts + len(found) * steps)
 
 
 def _point(one: Attack, place: Array) -> dict[str, float]:

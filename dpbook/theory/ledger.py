@@ -465,7 +465,7 @@ def _without_epsilon() -> Finding:
 
 def _attacked(name: str) -> Finding:
     """Check a claim by a short search; the committed one is longer."""
-    found = attack(name, starts=_SHORT)
+    found = attack(name, starts=_SHORT, steps=20)
     where = _show({key: float(f"{value:.3g}") for key, value in found.at.items()})
     return Finding(
         "fails" if found.refuted else "holds",
