@@ -134,16 +134,6 @@ def test_the_scorecard_counts_the_rejected_regressions() -> None:
     assert f"naive intervals down to {100 * naive.min():.1f} %" in scorecard()
 
 
-def test_the_scorecard_repeats_the_measured_efficiencies() -> None:
-    rows = table("exponential-families", "efficiency")
-    measured = rows.set_index(["n", "epsilon", "estimator"])["measured"]
-    large, small = measured.loc[100_000, 0.1], measured.loc[100, 0.1]
-    assert f"{large['posterior sample']:.1f} measured for 44.9" in scorecard()
-    assert f"{large['noisy-count sample']:.2f} there; $2 + \\kappa$ before" in scorecard()
-    typed = f"{large['noisy-count mean']:.2f} there, but {small['noisy-count mean']:.1f} at $n = 100$"
-    assert typed in scorecard()
-
-
 def test_nobody_is_said_to_have_used_a_ridge_that_is_ours() -> None:
     for page in BOOK.rglob("*.md"):
         assert not re.search(r"source's (tiny )?ridge", page.read_text(encoding="utf-8")), page
