@@ -1,0 +1,285 @@
+"""How a case is attacked: run a call on two neighbouring data sets and return the exact loss over what is allowed.
+
+Every attack also checks that the budget is charged before anything is drawn, what is claimed, and once; that the same
+data give the same looks, in whatever container; and that whatever is published is a function of the noisy numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from dpbook import BudgetExceeded, Release
+from guards import laws
+from guards.observe import Broken, Run, observe
+
+Factory = Callable[[], Any]
+PATHS = ("seeded", "real")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, a data set and a neighbour of it. Data are made afresh for every call: a stream is read once."""
+
+    call: Callable[..., Any]  # call(function, data, rng=…, budget=…, **overrides)
+    data: Factory
+    neighbour: Factory
+    epsilon: float
+    delta: float = 0.0
+    same: Factory | None = None  # the records of `data` in another container
+    says: Any = ""  # what hypothesis shows
+    categories: int = 2  # of randomised response
+    searches: bool = False  # whether a search by the sparse vector technique comes first
+    probes: list[Any] | None = None  # what black boxes saw, run after run
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One case against one function on one path; ``charges`` says whether the function takes a budget."""
+
+    function: Callable[..., Any]
+    case: Case
+    path: str
+    charges: bool = True
+
+    def run(self, data: Factory, *, budget: float = 4.0, **options: Any) -> Run:
+        """Run the call under watch on the data, with a budget of so many times what it should cost."""
+        case = self.case
+        overrides = options.pop("overrides", {})
+        room = (case.epsilon * budget, min(case.delta * budget, 0.999)) if self.charges else None
+        made = data()
+        return observe(
+            lambda **given: case.call(self.function, made, **(given | overrides)), path=self.path, budget=room, **options
+        )
+
+    def result(self, data: Factory, **options: Any) -> Run:
+        """Run the call and raise unless it succeeds, charges first, charges once, and charges what it claims."""
+        run = self.run(data, **options)
+        if run.error is not None:
+            raise Broken(f"{type(run.error).__name__} on data that no docstring refuses: {run.error}") from run.error
+        if not run.looks:
+            raise Broken("a result without any noise")
+        if self.charges:
+            self._charged(run)
+        return run
+
+    def _charged(self, run: Run) -> None:
+        if run.events[:1] != ["charge"]:
+            raise Broken(f"drawn before charged: {run.events[:3]}")
+        if len(run.charges) != 1:
+            raise Broken(f"{len(run.charges)} charges for one release")
+        asked = (self.case.epsilon, self.case.delta)
+        claimed = (run.result.epsilon, run.result.delta) if isinstance(run.result, Release) else asked
+        if not run.charges[0] == asked == claimed:
+            raise Broken(f"asked for {asked}, charged {run.charges[0]}, claimed {claimed}")
+
+
+def allowed(ratio: float) -> float:
+    """Return the ratio of loss to allowance; raise above 1."""
+    if not ratio <= 1 + laws.ROUNDING:
+        raise Broken(f"the privacy loss is {ratio:.6g} times the claim")
+    return ratio
+
+
+def by_replay(attack: Attack) -> float:
+    """Attack a release all of whose looks are of a known law, one after the other."""
+    first = attack.result(attack.case.data)
+    check_repeatable(attack, first)
+    if isinstance(first.result, Release):
+        check_claims(attack, first)
+    pairs = laws.pair_up(first, run_neighbour(attack, first))
+    return allowed(_ratio(pairs, attack.case))
+
+
+def _ratio(pairs: list[Any], case: Case) -> float:
+    if case.delta:
+        return laws.gaussian_ratio(pairs, case.epsilon, case.delta)
+    return laws.pure_loss(pairs) / case.epsilon
+
+
+def check_repeatable(attack: Attack, first: Run) -> None:
+    """The same records, perhaps in another container, are seen as the same numbers and published as the same thing."""
+    again = attack.result(attack.case.same or attack.case.data, replay=first)
+    if any(laws.distances(a, b).any() for a, b in laws.pair_up(first, again) if a.law not in ("softmax", "response")):
+        raise Broken("the same records were seen as different numbers a second time")
+    if laws.pure_loss([pair for pair in laws.pair_up(first, again) if pair[0].law in ("softmax", "response")]):
+        raise Broken("the same records gave different odds a second time")
+    _same_public(first, again)
+
+
+def run_neighbour(attack: Attack, first: Run) -> Run:
+    """Run on the neighbour, repeating the outputs; everything published must be the same."""
+    second = attack.result(attack.case.neighbour, replay=first)
+    _same_public(first, second)
+    return second
+
+
+def public(result: Any) -> Any:
+    """Return what a reader sees of a result, in a form that compares bit by bit."""
+    if isinstance(result, Release):
+        return result.to_json()
+    if isinstance(result, np.ndarray):
+        return result.dtype.str, result.shape, result.tobytes()
+    if isinstance(result, tuple):
+        return tuple(map(public, result))
+    if hasattr(result, "release_"):
+        return public(result.release_)
+    return repr(result)
+
+
+def _same_public(first: Run, second: Run) -> None:
+    if public(first.result) != public(second.result):
+        raise Broken("what is published depends on the data beyond the noisy numbers")
+
+
+def check_claims(attack: Attack, first: Run) -> None:
+    """The noise that a Release claims is the noise that was used: in the same unit, and sensitivity over epsilon."""
+    release = first.result
+    other = attack.result(attack.case.data, seed=1)
+    last = [(a, b) for a, b in zip(first.looks, other.looks, strict=False) if a.law in ("laplace", "gaussian")][-1:]
+    if not last:
+        return
+    a, b = last[0]
+    moved = np.asarray(a.out, dtype=float).ravel() - np.asarray(b.out, dtype=float).ravel()
+    published = np.concatenate([np.ravel(first.result[k] - other.result[k]) for k in release.values if k != "bounds"])
+    for name in release.values:
+        unit = release.scale[name] / a.scale
+        if name != "bounds" and not np.allclose(published, unit * moved, rtol=1e-6, atol=1e-6 * release.scale[name]):
+            raise Broken(f"{name}: noise of scale {a.scale * _unit(published, moved)} is claimed to be {release.scale[name]}")
+        spent = release.epsilon - release.settings.get("epsilon_bounds", 0.0)
+        if release.mechanism in ("laplace", "geometric") and name != "bounds":
+            if not math.isclose(release.scale[name], release.sensitivity[name] / spent, rel_tol=1e-6):
+                raise Broken(f"{name}: scale {release.scale[name]} is not sensitivity {release.sensitivity[name]} / {spent}")
+
+
+def _unit(published: np.ndarray, moved: np.ndarray) -> float:
+    return float(np.abs(published).sum() / max(np.abs(moved).sum(), 1e-300))
+
+
+def by_first_success(attack: Attack) -> float:
+    """Attack the sparse vector technique by the exact law of its outcome; a Release adds one more look after it."""
+    first = attack.result(attack.case.data)
+    check_repeatable(attack, first)
+    run_neighbour(attack, first)
+    one, other = (attack.result(data, force=laws.forced_low) for data in (attack.case.data, attack.case.neighbour))
+    pairs = laws.pair_up(one, other)
+    released = isinstance(one.result, Release)
+    if released:
+        check_claims(attack, first)
+    search, rest = (pairs[:-1], pairs[-1:]) if released else (pairs, [])
+    if len(search) < 2 or not all(look.whole for look, _ in search):
+        raise Broken("a search without a noisy bar and noisy queries")
+    loss = laws.first_success_loss([a for a, _ in search], [b for _, b in search])
+    # The noise lives on steps of about a millionth of its scale; the law above takes it for continuous.
+    return allowed((loss + laws.pure_loss(rest)) / attack.case.epsilon / (1 + 1e-5))
+
+
+def by_density(attack: Attack) -> float:
+    """Attack a seeded quantile, drawn evenly within a gap that depends on the data, by its exact density.
+
+    Each gap is forced in turn, which shows where it begins and ends; with the gaps' odds that is the density.
+    """
+    if attack.path == "real":
+        return by_replay(attack)
+    densities = [_densities(attack, data) for data in (attack.case.data, attack.case.neighbour)]
+    again = _densities(attack, attack.case.same or attack.case.data)
+    if again != densities[0]:
+        raise Broken("the same records gave another density a second time")
+    return allowed(sum(map(_density_loss, *densities)) / attack.case.epsilon)
+
+
+Piece = tuple[float, float, float]
+
+
+def _densities(attack: Attack, data: Factory) -> list[list[Piece]]:
+    """Return the density of each draw as pieces (from, to, log density)."""
+    first = attack.result(data)
+    chances = [np.asarray(look.seen - np.logaddexp.reduce(look.seen)) for look in first.looks]
+    found: list[list[Piece]] = [[] for _ in chances]
+    for gap in range(len(chances[0])):
+        if not all(np.isfinite(chance[gap]) for chance in chances):
+            continue
+        forced = attack.result(data, force=lambda _, seen, gap=gap: np.where(np.arange(seen.size) == gap, 0.0, -np.inf))
+        for pieces, chance, (low, high) in zip(found, chances, forced.spans, strict=True):
+            pieces.append((low, high, float(chance[gap] - math.log(high - low))))
+    return found
+
+
+def _density_loss(one: list[Piece], other: list[Piece]) -> float:
+    worst = 0.0
+    for low, high, here in one:
+        for start, end, there in other:
+            if min(high, end) > max(low, start):
+                worst = max(worst, abs(here - there))
+    ends = [(min(p[0] for p in each), max(p[1] for p in each)) for each in (one, other)]
+    return worst if ends[0] == ends[1] else math.inf
+
+
+def by_flips(attack: Attack) -> float:
+    """Attack randomised response by the exact law of every report, lie after lie."""
+    if attack.path == "real":
+        return by_replay(attack)
+    one, other = (_report_laws(attack, data) for data in (attack.case.data, attack.case.neighbour))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        changes = np.nan_to_num(np.log(one) - np.log(other), nan=0.0)
+    if ((one > 0) != (other > 0)).any():
+        raise Broken("a report that is possible under one answer only")
+    return allowed(float(np.abs(changes).max(axis=1).sum()) / attack.case.epsilon)
+
+
+def _report_laws(attack: Attack, data: Factory) -> np.ndarray:
+    """Return P(report of person i is r) for all persons and reports, from runs in which all lie alike, or nobody."""
+    honest = attack.result(data, force=lambda _, __: np.zeros(np.shape(data()), dtype=bool))
+    truth = float(honest.looks[0].seen)
+    count = attack.case.categories
+    chances = np.zeros((np.size(honest.result), count))
+    people = np.arange(len(chances))
+    np.add.at(chances, (people, honest.result), truth)
+    for offset in range(1, count):
+        lie = attack.result(data, force=lambda _, __: np.ones(np.shape(data()), dtype=bool), offset=offset)
+        np.add.at(chances, (people, lie.result), (1 - truth) / (count - 1))
+    if not np.allclose(chances.sum(axis=1), 1.0):
+        raise Broken("the chances of a report do not add up to 1")
+    return chances
+
+
+def by_report_count(attack: Attack) -> float:
+    """Attack the number of flipped answers by its exact law, a sum of two binomials."""
+    loss, log_laws = 0.0, []
+    if attack.path == "real":
+        first = attack.result(attack.case.data)
+        check_repeatable(attack, first)
+        run_neighbour(attack, first)
+    for data in (attack.case.data, attack.case.neighbour):
+        if attack.path == "seeded":
+            honest = attack.result(data, force=lambda _, __: np.False_)
+            yes, truth = int(honest.result["reports"][0]), float(honest.looks[0].seen)
+            lying = attack.result(data, force=lambda _, __: np.True_)
+            if int(lying.result["reports"][0]) != honest.result.n - yes:
+                raise Broken("where all lie, the reports must be those of the others")
+        else:
+            honest = attack.result(data)
+            yes, truth = int(honest.looks[0].seen[0].sum()), honest.looks[0].scale
+        n = honest.result.n
+        ones, zeros = (np.exp(stats.binom.logpmf(np.arange(k + 1), k, p)) for k, p in ((yes, truth), (n - yes, 1 - truth)))
+        log_laws.append(np.log(np.convolve(ones, zeros)))
+    loss = float(np.abs(log_laws[0] - log_laws[1]).max())
+    return allowed(loss / attack.case.epsilon)
+
+
+def by_errors(attack: Attack, refused: Iterable[Mapping[str, Any]], odd: Iterable[Mapping[str, Any]] = ()) -> None:
+    """Raise unless wrong arguments raise with nothing charged and nothing drawn; odd ones may be taken."""
+    for overrides, must in [*((each, True) for each in refused), *((each, False) for each in odd)]:
+        run = attack.run(attack.case.data, overrides=overrides, budget=1e301 / attack.case.epsilon)
+        if run.error is None and must:
+            raise Broken(f"{overrides} was taken")
+        if run.error is not None and run.events:
+            raise Broken(f"{overrides} raised after {run.events[0]}: {run.error}") from run.error
+    short = attack.run(attack.case.data, budget=0.5)
+    if attack.charges and (not isinstance(short.error, BudgetExceeded) or short.events):
+        raise Broken(f"half of the budget that is needed gave {short.error!r} and {short.events}")
