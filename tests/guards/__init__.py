@@ -1,1 +1,1 @@
-"""Generated neighbours that attack every promise of privacy in the package; the book's page on promises explains them."""
+"""Generated neighbours that attack every promise of privacy; the book's page on promises explains them."""

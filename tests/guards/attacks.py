@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, pld
 from scipy import stats
 
 from dpbook import BudgetExceeded, Release
@@ -50,11 +51,14 @@ class Attack:
     def run(self, data: Factory, *, budget: float = 4.0, **options: Any) -> Run:
         """Run the call under watch on the data, with a budget of so many times what it should cost."""
         case = self.case
-        overrides = options.pop("overrides", {})
+        overrides = dict(options.pop("overrides", {}))
         room = (case.epsilon * budget, min(case.delta * budget, 0.999)) if self.charges else None
-        made = data()
+        made = overrides.pop("data") if "data" in overrides else data()
         return observe(
-            lambda **given: case.call(self.function, made, **(given | overrides)), path=self.path, budget=room, **options
+            lambda **given: case.call(self.function, made, **(given | overrides)),
+            path=self.path,
+            budget=room,
+            **options,
         )
 
     def result(self, data: Factory, **options: Any) -> Run:
@@ -150,11 +154,15 @@ def check_claims(attack: Attack, first: Run) -> None:
     for name in release.values:
         unit = release.scale[name] / a.scale
         if name != "bounds" and not np.allclose(published, unit * moved, rtol=1e-6, atol=1e-6 * release.scale[name]):
-            raise Broken(f"{name}: noise of scale {a.scale * _unit(published, moved)} is claimed to be {release.scale[name]}")
+            raise Broken(
+                f"{name}: noise of scale {a.scale * _unit(published, moved)} is claimed to be {release.scale[name]}"
+            )
         spent = release.epsilon - release.settings.get("epsilon_bounds", 0.0)
-        if release.mechanism in ("laplace", "geometric") and name != "bounds":
-            if not math.isclose(release.scale[name], release.sensitivity[name] / spent, rel_tol=1e-6):
-                raise Broken(f"{name}: scale {release.scale[name]} is not sensitivity {release.sensitivity[name]} / {spent}")
+        needed = release.sensitivity[name] / spent
+        # Sensitivities are rounded up to whole steps of the grid: a little more noise than needed, never less.
+        fits = (1 - 1e-12) * needed <= release.scale[name] <= 1.001 * needed
+        if release.mechanism in ("laplace", "geometric") and name != "bounds" and not fits:
+            raise Broken(f"{name}: a scale of {release.scale[name]}, where sensitivity / epsilon is {needed}")
 
 
 def _unit(published: np.ndarray, moved: np.ndarray) -> float:
@@ -266,10 +274,79 @@ def by_report_count(attack: Attack) -> float:
             honest = attack.result(data)
             yes, truth = int(honest.looks[0].seen[0].sum()), honest.looks[0].scale
         n = honest.result.n
-        ones, zeros = (np.exp(stats.binom.logpmf(np.arange(k + 1), k, p)) for k, p in ((yes, truth), (n - yes, 1 - truth)))
+        ones, zeros = (
+            np.exp(stats.binom.logpmf(np.arange(k + 1), k, p)) for k, p in ((yes, truth), (n - yes, 1 - truth))
+        )
         log_laws.append(np.log(np.convolve(ones, zeros)))
     loss = float(np.abs(log_laws[0] - log_laws[1]).max())
     return allowed(loss / attack.case.epsilon)
+
+
+def by_partitions(attack: Attack) -> float:
+    """Attack a release over partitions: by its noise, and by what a black box saw of the other partitions."""
+    ratio = (by_first_success if attack.case.searches else by_replay)(attack)
+    if attack.case.probes is None:
+        return ratio
+    prints = []
+    for data in (attack.case.data, attack.case.neighbour):
+        attack.result(data)
+        prints.append(attack.case.probes[-1].prints)
+    changed = sum(one != other for one, other in zip(*prints, strict=False)) + abs(len(prints[0]) - len(prints[1]))
+    if changed > 1:
+        raise Broken(f"one replaced record changed {changed} of {len(prints[0])} partitions")
+    return ratio
+
+
+def by_gradients(attack: Attack) -> float:
+    """Attack noisy gradients, step by step given the steps before; batches are those of the first run.
+
+    With all records in every batch the steps are Gaussian looks and delta is exact. With a sample of them a step's
+    sum may move by twice the clipping norm, and the noise for that is checked against another accountant's epsilon.
+    """
+    first = attack.result(attack.case.data)
+    check_repeatable(attack, first)
+    second = run_neighbour(attack, first)
+    pairs = laws.pair_up(first, second)
+    settings = first.result.settings
+    steps = [pair for pair in pairs if pair[0].law == "gaussian"]
+    if len(steps) != settings["steps"]:
+        raise Broken(f"{len(steps)} noisy steps, {settings['steps']} claimed")
+    if settings["sampling"] == 1:
+        return allowed(laws.gaussian_ratio(pairs, attack.case.epsilon, attack.case.delta))
+    clip, multiplier = settings["clip"], settings["noise_multiplier"]
+    if not all(np.isclose(one.scale, multiplier * clip) for one, _ in steps):
+        raise Broken("the noise of a step is not the multiplier times the clipping norm")
+    spent = accounted(multiplier, attack.case.delta, settings["sampling"], settings["steps"])
+    largest = max(float(np.linalg.norm(laws.distances(*pair))) for pair in steps) / (2 * clip)
+    return allowed(max(largest, spent / attack.case.epsilon))
+
+
+_ACCOUNTED: dict[tuple[float, ...], float] = {}
+
+
+def accounted(multiplier: float, delta: float, sampling: float, steps: int) -> float:
+    """Return the epsilon of noisy steps by dp-accounting's privacy loss distributions, on a grid of our own."""
+    key = (multiplier, delta, sampling, steps)
+    if key not in _ACCOUNTED:
+        accountant = pld.PLDAccountant(NeighboringRelation.REPLACE_ONE, value_discretization_interval=1e-4)
+        accountant.compose(PoissonSampledDpEvent(sampling, GaussianDpEvent(multiplier)), steps)
+        _ACCOUNTED[key] = float(accountant.get_epsilon(delta))
+    return _ACCOUNTED[key]
+
+
+def by_chain(attack: Attack) -> float:
+    """Attack a chain: each look given all before it; of three types at the values drawn, of two over all values."""
+    first = attack.result(attack.case.data)
+    check_repeatable(attack, first)
+    pairs = laws.pair_up(first, run_neighbour(attack, first))
+    emission = [pair for pair in pairs if pair[0].law == "softmax"]
+    states = [pair for pair in pairs if pair[0].law == "uniform"]
+    loss = laws.pure_loss(states)
+    if np.shape(first.result["emission"])[-1] == 2:
+        largest = laws.pure_loss(emission)
+    else:
+        largest = abs(laws.realised_loss(emission))
+    return allowed((abs(loss) + largest) / attack.case.epsilon)
 
 
 def by_errors(attack: Attack, refused: Iterable[Mapping[str, Any]], odd: Iterable[Mapping[str, Any]] = ()) -> None:

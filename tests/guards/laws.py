@@ -6,6 +6,7 @@ From the law of the look follows how much likelier any output is on one data set
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -32,7 +33,9 @@ def pair_up(first: Run, second: Run) -> list[tuple[Look, Look]]:
         raise Broken(f"{len(first.looks)} looks at one data set, {len(second.looks)} at its neighbour")
     for one, other in zip(first.looks, second.looks, strict=True):
         if one.law != other.law or one.seen.shape != other.seen.shape:
-            raise Broken(f"a look is {one.law} {one.seen.shape} on one data set, {other.law} {other.seen.shape} on the other")
+            raise Broken(
+                f"a look is {one.law} {one.seen.shape} on one data set, {other.law} {other.seen.shape} on the other"
+            )
         if one.scale != other.scale:
             raise Broken(f"the scale of the noise depends on the data: {one.scale} and {other.scale}")
     return list(zip(first.looks, second.looks, strict=True))
@@ -67,7 +70,7 @@ def _uniform(one: Look, other: Look) -> float:
     drawn = np.asarray(one.out).sum(axis=-1)
     total = 0.0
     for look, sign in ((one, 1), (other, -1)):
-        ends = np.zeros(look.seen.shape[:-1] + (1,))
+        ends = np.zeros((*look.seen.shape[:-1], 1))
         chances = np.diff(np.concatenate([ends, look.seen, ends + 1], axis=-1), axis=-1)
         chosen = np.take_along_axis(chances, drawn[..., None], axis=-1)
         with np.errstate(divide="ignore"):
@@ -102,11 +105,13 @@ def gaussian_ratio(pairs: Sequence[tuple[Look, Look]], epsilon: float, delta: fl
     if pure_loss(others) != 0:
         raise Broken("something beside Gaussian noise depends on the data")
     moves = [distances(one, other) for one, other in looks]
-    coarse = [(move, one) for move, (one, _) in zip(moves, looks, strict=True) if one.whole and one.scale < 50]
-    if coarse and len(looks) == 1 and moves[0].size == 1:
-        return discrete_gaussian_delta(int(moves[0][0]), looks[0][0].scale, epsilon) / delta
-    mu = math.sqrt(math.fsum(float((move / one.scale) @ (move / one.scale)) for move, (one, _) in zip(moves, looks, strict=True)))
-    return gaussian_delta(mu, epsilon) / delta
+    if len(looks) == 1 and looks[0][0].whole:
+        moved, sd = moves[0][moves[0] > 0], looks[0][0].scale
+        if (moved.size < 2 and sd < 2**16) or (sd < 60 and moved.max() <= 16):
+            return discrete_gaussian_delta(moved, sd, epsilon) / delta
+    # Elsewhere steps are so fine that the discrete law is the normal one: to 1e-10 (one statistic) or 1e-4 (several).
+    squares = [float(((move / one.scale) ** 2).sum()) for move, (one, _) in zip(moves, looks, strict=True)]
+    return gaussian_delta(math.sqrt(math.fsum(squares)), epsilon) / delta
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -116,22 +121,32 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return float(special.ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu)))
 
 
-def discrete_gaussian_delta(move: int, sd: float, epsilon: float) -> float:
-    """Return the delta at epsilon of the discrete Gaussian against the same moved by whole steps."""
-    reach = math.ceil(40 * sd) + 2 * abs(move) + 10
-    steps = np.arange(-reach, reach + 1, dtype=float)
-    here, there = -(steps**2) / (2 * sd**2), -((steps - move) ** 2) / (2 * sd**2)
-    log_sum = special.logsumexp(here)
-    gap = np.exp(here - log_sum) - np.exp(epsilon + there - log_sum)
-    return float(np.maximum(gap, 0).sum())
+def discrete_gaussian_delta(moves: np.ndarray, sd: float, epsilon: float) -> float:
+    """Return the delta at epsilon of independent discrete Gaussians against the same moved by whole steps.
+
+    With x drawn around 0 the log ratio is (|m|² - 2 S) / (2 sd²), where S = sum m_i x_i is a whole number, whose law is
+    the convolution of the laws of its terms.
+    """
+    steps = np.arange(-math.ceil(14 * sd) - 2, math.ceil(14 * sd) + 3)
+    weights = np.exp(-(steps.astype(float) ** 2) / (2 * sd**2))
+    if len(moves) == 1:
+        ratio = (float(moves[0]) ** 2 - 2.0 * steps * float(moves[0])) / (2 * sd**2)
+        return float((weights * -np.expm1(np.minimum(epsilon - ratio, 0.0))).sum() / weights.sum())
+    law, total = np.ones(1), 0
+    for move in np.abs(moves).astype(int):
+        term = np.zeros(move * (len(steps) - 1) + 1)
+        term[:: max(move, 1)] = weights / weights.sum() if move else 1.0
+        law, total = np.convolve(law, term), total + int(move) * int(steps[0])
+    ratio = (float((moves**2).sum()) - 2.0 * (np.arange(len(law)) + total)) / (2 * sd**2)
+    return float((law * -np.expm1(np.minimum(epsilon - ratio, 0.0))).sum())
 
 
 def first_success_loss(one: Sequence[Look], other: Sequence[Look]) -> float:
     """Return the exact loss of a search for the first query above a noisy bar, over all of its outcomes.
 
     The first look is the bar; the others are queries, all of which were seen because their outputs were forced low.
-    Outcome k has probability E[ P(query k ≥ bar) prod P(query i < bar), i < k ] over the bar, an integral of products of
-    exponentials that changes its form at each query's value only: Gauss–Legendre on each piece is exact to rounding.
+    Outcome k has probability E[ P(query k ≥ bar) prod P(query i < bar), i < k ] over the bar, an integral of products
+    of exponentials that changes its form at each query's value only: Gauss–Legendre on the pieces is exact to rounding.
     """
     unit = one[0].scale  # in which everything is measured: noise of 2²⁰ steps and more is as good as continuous
     laws = []
@@ -157,7 +172,7 @@ def _outcomes(queries: np.ndarray, scales: np.ndarray, cuts: np.ndarray) -> np.n
     reach = 60.0 * max(1.0, float(scales.max()))
     ends = np.concatenate([[cuts[0] - reach], cuts, [cuts[-1] + reach]])
     # Long pieces are cut again, so that an exponential changes little enough on each.
-    ends = np.unique(np.concatenate([np.linspace(a, b, 2 + int((b - a) / 4)) for a, b in zip(ends, ends[1:], strict=False)]))
+    ends = np.unique(np.concatenate([np.linspace(a, b, 2 + int((b - a) / 4)) for a, b in itertools.pairwise(ends)]))
     half, middle = np.diff(ends)[:, None] / 2, (ends[:-1] + ends[1:])[:, None] / 2
     bar = (middle + half * nodes).ravel()
     log_mass = (np.log(half) + np.log(weights)).ravel() - np.abs(bar) - math.log(2)

@@ -161,7 +161,9 @@ class Draw(np.ndarray):
         law = "gaussian" if self.law == "gaussian" else "laplace"
         whole = self.law == "geometric"
         out = self.watch.meet(law, other, float(self.scale), lambda: np.add(*plain), whole=whole)
-        if whole:  # where the output is repeated or forced, the noise was what leads to it: the sum is checked for overflow
+        if (
+            whole
+        ):  # where the output is repeated or forced, the noise was what leads to it: the sum is checked for overflow
             np.asarray(self)[...] = out - other
         return out
 

@@ -56,7 +56,9 @@ def records(box: Box) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def neighbours(draw: Any, record: st.SearchStrategy[Any], *, least: int = 1, most: int = 5) -> tuple[list[Any], list[Any]]:
+def neighbours(
+    draw: Any, record: st.SearchStrategy[Any], *, least: int = 1, most: int = 5
+) -> tuple[list[Any], list[Any]]:
     """Draw a list of records, and the same with one of them replaced."""
     rows = draw(st.lists(record, min_size=least, max_size=most))
     place = draw(st.integers(0, len(rows) - 1))
@@ -130,7 +132,11 @@ def frame_of(draw: Any, rows: Sequence[Any], names: Sequence[str]) -> Factory:
         if shown == "nullable" and kind in NULLABLE:
             values = values.astype(NULLABLE[kind])
         elif shown == "arrow" and kind != "float32":
-            values = values.convert_dtypes(dtype_backend="pyarrow") if kind == "bool" else values.astype(f"{_ARROW[kind]}[pyarrow]")
+            values = (
+                values.convert_dtypes(dtype_backend="pyarrow")
+                if kind == "bool"
+                else values.astype(f"{_ARROW[kind]}[pyarrow]")
+            )
         frame[name] = values
     return lambda: frame.copy()
 

@@ -5,13 +5,15 @@ false-alarm rate is zero. An attack that finds nothing proves nothing; the proof
 """
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpbook
 from dpbook import mechanisms
-from guards import laws, mutants, registry, run
+from guards import laws, mutants, registry, report, run
 from guards.observe import Broken, Look
 from guards.registry import EXEMPT, GUARDS, promising
 
@@ -91,21 +93,26 @@ def test_every_guard_has_mutants_of_its_own():
     assert set(own) == set(GUARDS)
 
 
+def attack_with_all(function, guard, kind):
+    if kind == "charge before check":
+        run.errors_charge_nothing(function, "seeded", 1, guard=guard)
+    for path in guard.paths:
+        run.guarded(function, path, 150, guard=guard)
+
+
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda each: f"{shown(each.of)}-{each.kind}".replace(" ", "-"))
 def test_the_guard_fails_under_a_deliberate_break(monkeypatch, mutant):
     function = mutant.make(monkeypatch, mutant.of)
     guard = GUARDS[mutant.of]
     with pytest.raises(Broken):
-        if mutant.kind == "charge before check":
-            run.errors_charge_nothing(function, "seeded", 1, guard=guard)
-        else:
-            for path in guard.paths:
-                run.guarded(function, path, 150, guard=guard)
+        attack_with_all(function, guard, mutant.kind)
 
 
 def test_the_law_of_a_search_agrees_with_one_computed_by_counting():
     """Two queries and a bar with Laplace noise: 400,000 simulated outcomes; false-alarm rate below 1e-6."""
-    looks = [Look("laplace", np.array([value]), scale, None, whole=True) for value, scale in ((0, 10), (5, 20), (-3, 20))]
+    looks = [
+        Look("laplace", np.array([value]), scale, None, whole=True) for value, scale in ((0, 10), (5, 20), (-3, 20))
+    ]
     queries = np.array([5.0, -3.0]) / 10
     law = np.exp(laws._outcomes(queries, np.array([2.0, 2.0]), np.unique([0.0, *queries])))
     rng = np.random.default_rng(0)
@@ -115,6 +122,34 @@ def test_the_law_of_a_search_agrees_with_one_computed_by_counting():
     assert np.abs(np.bincount(outcome) / 400_000 - law).max() < 5 * 0.5 / np.sqrt(400_000)
 
 
-def test_the_delta_of_discrete_noise_tends_to_that_of_the_normal():
-    assert abs(laws.discrete_gaussian_delta(7, 30.0, 0.5) - laws.gaussian_delta(7 / 30, 0.5)) < 1e-9
-    assert laws.discrete_gaussian_delta(1, 0.4, 1.0) != pytest.approx(laws.gaussian_delta(2.5, 1.0), rel=0.01)
+def test_the_delta_of_discrete_noise_is_that_of_its_definition_and_tends_to_that_of_the_normal():
+    for moves, sd in (((3,), 0.7), ((1, -2), 1.3), ((0, 2, 1), 0.9)):
+        steps = np.arange(-30, 31)
+        grid = np.stack(np.meshgrid(*[steps] * len(moves)), axis=-1).reshape(-1, len(moves))
+        here, there = (np.exp(-((grid - shift) ** 2).sum(axis=1) / (2 * sd**2)) for shift in (0, np.array(moves)))
+        defined = np.maximum(here - np.e**0.8 * there, 0).sum() / here.sum()
+        assert laws.discrete_gaussian_delta(np.array(moves), sd, 0.8) == pytest.approx(defined, rel=1e-9)
+    fine = laws.discrete_gaussian_delta(np.array([14_000]), 60_000.0, 0.5)
+    assert fine == pytest.approx(laws.gaussian_delta(7 / 30, 0.5), rel=1e-9)
+
+
+RESULTS = Path(__file__).parents[2] / "book" / "reference" / "results"
+
+
+def test_the_books_table_of_guards_is_up_to_date():
+    committed = pd.read_csv(RESULTS / "guards_table.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(committed, report.guards_table(), obj="run `python tools/attack.py --table`")
+
+
+def test_the_committed_run_attacked_every_guard_ten_thousand_times_in_all():
+    found = pd.read_csv(RESULTS / "guards.csv", comment="#")
+    expected = {(report.name_of(function), path) for function, path in PAIRS}
+    assert set(zip(found["release"], found["path"], strict=True)) == expected, "run `python tools/attack.py`"
+    assert found["cases"].sum() >= 10_000
+    assert found["cases"].min() >= 50
+    assert found["worst"].between(0, 1 + laws.ROUNDING, inclusive="right").all()
+
+
+def test_every_proof_that_a_guard_names_is_a_section_of_the_book():
+    sections = {guard.proof for guard in GUARDS.values()}
+    assert not [each for each in sections if not (RESULTS.parents[1] / f"{each}.ipynb").exists()]
