@@ -36,6 +36,7 @@ class Case:
     says: Any = ""  # what hypothesis shows
     categories: int = 2  # of randomised response
     searches: bool = False  # whether a search by the sparse vector technique comes first
+    may_refuse: bool = False  # whether that other container may be refused, with nothing charged
     probes: list[Any] | None = None  # what black boxes saw, run after run
 
 
@@ -108,17 +109,23 @@ def _ratio(pairs: list[Any], case: Case) -> float:
 
 def check_repeatable(attack: Attack, first: Run) -> None:
     """The same records, perhaps in another container, are seen as the same numbers and published as the same thing."""
-    again = attack.result(attack.case.same or attack.case.data, replay=first)
+    other = attack.case.same or attack.case.data
+    if attack.case.may_refuse:
+        refused = attack.run(other, replay=first.looks)
+        if isinstance(refused.error, (TypeError, ValueError)) and not refused.events:
+            return
+    again = attack.result(other, replay=first.looks)
     if any(laws.distances(a, b).any() for a, b in laws.pair_up(first, again) if a.law not in ("softmax", "response")):
         raise Broken("the same records were seen as different numbers a second time")
     if laws.pure_loss([pair for pair in laws.pair_up(first, again) if pair[0].law in ("softmax", "response")]):
         raise Broken("the same records gave different odds a second time")
-    _same_public(first, again)
+    if numbers_of(first.result) != numbers_of(again.result):
+        raise Broken("the same records were published as different numbers a second time")
 
 
 def run_neighbour(attack: Attack, first: Run) -> Run:
     """Run on the neighbour, repeating the outputs; everything published must be the same."""
-    second = attack.result(attack.case.neighbour, replay=first)
+    second = attack.result(attack.case.neighbour, replay=first.looks)
     _same_public(first, second)
     return second
 
@@ -136,33 +143,40 @@ def public(result: Any) -> Any:
     return repr(result)
 
 
+def numbers_of(result: Any) -> Any:
+    """Return the numbers of a result; a container's own public names (of columns) may be in its settings."""
+    if not isinstance(result, Release):
+        return public(result)
+    values = {name: public(np.asarray(value)) for name, value in result.values.items()}
+    return values, dict(result.scale), dict(result.sensitivity), result.epsilon, result.delta, result.n
+
+
 def _same_public(first: Run, second: Run) -> None:
     if public(first.result) != public(second.result):
         raise Broken("what is published depends on the data beyond the noisy numbers")
 
 
 def check_claims(attack: Attack, first: Run) -> None:
-    """The noise that a Release claims is the noise that was used: in the same unit, and sensitivity over epsilon."""
-    release = first.result
-    other = attack.result(attack.case.data, seed=1)
-    last = [(a, b) for a, b in zip(first.looks, other.looks, strict=False) if a.law in ("laplace", "gaussian")][-1:]
-    if not last:
+    """The noise that a Release claims is the noise that was used: in the same unit, and sensitivity over epsilon.
+
+    The last look is drawn once more, all others repeated: what is published must move as the noise did.
+    """
+    if first.looks[-1].law not in ("laplace", "gaussian"):
         return
-    a, b = last[0]
-    moved = np.asarray(a.out, dtype=float).ravel() - np.asarray(b.out, dtype=float).ravel()
-    published = np.concatenate([np.ravel(first.result[k] - other.result[k]) for k in release.values if k != "bounds"])
-    for name in release.values:
-        unit = release.scale[name] / a.scale
-        if name != "bounds" and not np.allclose(published, unit * moved, rtol=1e-6, atol=1e-6 * release.scale[name]):
-            raise Broken(
-                f"{name}: noise of scale {a.scale * _unit(published, moved)} is claimed to be {release.scale[name]}"
-            )
-        spent = release.epsilon - release.settings.get("epsilon_bounds", 0.0)
-        needed = release.sensitivity[name] / spent
-        # Sensitivities are rounded up to whole steps of the grid: a little more noise than needed, never less.
-        fits = (1 - 1e-12) * needed <= release.scale[name] <= 1.001 * needed
-        if release.mechanism in ("laplace", "geometric") and name != "bounds" and not fits:
-            raise Broken(f"{name}: a scale of {release.scale[name]}, where sensitivity / epsilon is {needed}")
+    other = attack.result(attack.case.data, seed=1, replay=first.looks[:-1])
+    used = first.looks[-1].scale
+    moved = np.ravel(np.asarray(first.looks[-1].out, dtype=float) - np.asarray(other.looks[-1].out, dtype=float))
+    released = first.result
+    names = [name for name in released.values if name != "bounds"]
+    published = np.concatenate([np.ravel(released[name] - other.result[name]) for name in names])
+    spent = released.epsilon - released.settings.get("epsilon_bounds", 0.0)
+    for name in names:
+        scale, needed = released.scale[name], released.sensitivity[name] / spent
+        if not np.allclose(published, moved * (scale / used), rtol=1e-6, atol=1e-6 * scale):
+            raise Broken(f"{name}: noise of scale {used * _unit(published, moved)} is claimed to be {scale}")
+        # Sensitivities are rounded up to whole steps of the grid: more noise than needed, never less.
+        if released.mechanism in ("laplace", "geometric") and not (1 - 1e-12) * needed <= scale <= 2 * needed:
+            raise Broken(f"{name}: a scale of {scale}, where sensitivity / epsilon is {needed}")
 
 
 def _unit(published: np.ndarray, moved: np.ndarray) -> float:

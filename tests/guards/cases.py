@@ -147,7 +147,8 @@ def noise_cases(draw: Any, kind: str) -> Case:
     else:
         before, after = np.asarray(value), np.asarray(other)
     if norm == 2:
-        scale = mechanisms.gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
+        grid = {"unit": unit, "statistics": before.totals.size} if kind.endswith("sum") else {}
+        scale = mechanisms.gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta, **grid)
         return Case(
             lambda function, data, rng: function(data, scale, rng),
             _given(before),
@@ -200,7 +201,7 @@ def flip_cases(draw: Any) -> Case:
 # Chapter 3: exponential families
 
 
-def _custom(statistic: Callable[[Any], Any]) -> CustomFamily:
+def _custom(statistic: Callable[[Any], Any], **options: Any) -> CustomFamily:
     return CustomFamily(
         "custom",
         -1.0,
@@ -210,15 +211,24 @@ def _custom(statistic: Callable[[Any], Any]) -> CustomFamily:
         log_density=lambda x, theta: -0.5 * np.log(2 * np.pi) - (x - theta) ** 2 / 2,
         conjugate=lambda prior, s, n, rng: s / n,
         prior_type=Beta,
+        **options,
     )
 
 
 def _square(x: Any) -> Any:
-    return x**2  # not monotone on (-1, 2): a family may say what it likes, its release must still be private
+    return x**2  # not monotone on (-1, 2)
 
 
 def _identity(x: Any) -> Any:
     return x
+
+
+SPIKE = 0.123456789
+
+
+def _spiked(x: Any) -> Any:
+    """A statistic that lies: monotone wherever a check is likely to look, a hundred times its range in one place."""
+    return np.where(x == SPIKE, 300.0, x)
 
 
 @st.composite
@@ -236,7 +246,10 @@ def families(draw: Any) -> tuple[Any, st.SearchStrategy[Any]]:
             [0, 1, low, low + 1, low + 30, 2**40]
         )
     if kind == "custom":
-        return _custom(draw(st.sampled_from([_identity, _square]))), gen.records((-1.0, 2.0))
+        family = draw(
+            st.sampled_from([_custom(_identity), _custom(_square, range_inside=(0.0, 4.0)), _custom(_spiked)])
+        )
+        return family, st.one_of(st.just(SPIKE), gen.records((-1.0, 2.0)))
     box = draw(gen.boxes(positive=kind == "exponential"))
     family = Exponential if kind == "exponential" else Normal
     return family(*box), gen.records(box)
@@ -491,12 +504,11 @@ def regression_cases(draw: Any) -> Case:
     d = draw(st.integers(1, 3))
     sides = [draw(gen.boxes()) for _ in range(d + 1)]
     rows, other = draw(gen.neighbours(st.tuples(*map(gen.records, sides)), most=4))
-    low, high = np.array(sides).T
     mechanism = draw(st.sampled_from(["laplace", "gaussian"]))
     epsilon, delta = draw(gen.epsilons), draw(gen.deltas) if mechanism == "gaussian" else 0.0
     settings = {
-        "x_bounds": (low[:-1], high[:-1]),
-        "y_bounds": (low[-1], high[-1]),
+        "x_bounds": sides[:-1],
+        "y_bounds": sides[-1],
         "epsilon": epsilon,
         "delta": delta,
         "mechanism": mechanism,
@@ -509,18 +521,29 @@ def regression_cases(draw: Any) -> Case:
         return function(*data, **(settings | given))
 
     array = np.array(rows)
-    table = draw(gen.table_of(rows, names))
-    same = draw(
-        st.sampled_from([lambda: (table(), "y"), lambda: (array, -1), lambda: (array[:, :-1], array[:, -1].tolist())])
+    table, parts, others = (
+        draw(gen.table_of(rows, names)),
+        draw(gen.dask_frame_of(rows, names)),
+        draw(gen.cuts(len(rows))),
     )
+    containers: list[gen.Factory] = [
+        lambda: (table(), "y"),
+        lambda: (array, -1),
+        lambda: (array[:, :-1], array[:, -1].tolist()),
+        lambda: ((array[a:b, :-1] for a, b in others), array[:, -1]),
+        lambda: (parts()[names[:-1]], parts()["y"]),
+        lambda: (parts()[names[:-1]].persist(), gen.dask_pieces(array, names, others)["y"]),
+    ]
+    choice = draw(st.integers(0, len(containers) - 1))
     return Case(
         release,
         lambda: (array[:, :-1], array[:, -1]),
         lambda: (np.array(other)[:, :-1], np.array(other)[:, -1]),
         epsilon,
         delta,
-        same,
-        says=(rows, other, settings),
+        containers[choice],
+        says=(rows, other, settings, choice),
+        may_refuse=choice == len(containers) - 1,  # covariates and responses that are cut at different places
     )
 
 

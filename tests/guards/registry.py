@@ -55,7 +55,7 @@ def promises(value: Callable[..., Any], name: str) -> bool:
     takes = set(signature.parameters)
     named = re.match(r"(release|private)(_|$)", name.rpartition(".")[2]) is not None
     gives = re.search(r"\bRelease\b", str(signature.return_annotation)) is not None
-    noisy = "rng" in takes and bool({"epsilon", "scale"} & takes)
+    noisy = "rng" in takes and bool({"epsilon", "scale"} & takes) and signature.return_annotation not in (None, "None")
     return "budget" in takes or named or gives or noisy
 
 
