@@ -82,8 +82,9 @@ EXEMPT: dict[Callable[..., Any], str] = {
 class Guard:
     """How one callable is attacked.
 
-    ``unit`` is what a neighbour replaces, ``observed`` how the law is seen, ``proof`` the section that proves the
-    promise. ``wrong`` are arguments that must raise with nothing charged, ``odd`` such that may raise, and then so.
+    ``unit`` is what a neighbour replaces, ``observed`` how the law is seen, ``proof`` the theorem that proves the
+    promise, or the section that says on whose proof it rests. ``wrong`` are arguments that must raise with nothing
+    charged and nothing drawn; ``odd`` are such that may raise, and then so.
     """
 
     cases: st.SearchStrategy[Case]
@@ -131,7 +132,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=GIVEN,
         observed=TOTALS,
-        proof="background/mechanisms",
+        proof="thm-mechanisms-laplace",
         wrong=STATISTIC,
         odd=EDGE,
     ),
@@ -140,7 +141,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=GIVEN,
         observed=TOTALS,
-        proof="background/mechanisms",
+        proof="thm-mechanisms-geometric",
         wrong=(*STATISTIC, {"sensitivity": 1.5}),
         odd=EDGE,
     ),
@@ -149,7 +150,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=GIVEN,
         observed=TOTALS,
-        proof="background/mechanisms",
+        proof="thm-mechanisms-gaussian",
         wrong=(*STATISTIC, {"delta": 0.0}, {"delta": 1.0}),
         odd=EDGE,
     ),
@@ -158,7 +159,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=GIVEN,
         observed=CHOICE,
-        proof="background/mechanisms",
+        proof="thm-mechanisms-exponential",
         wrong=STATISTIC,
         odd=EDGE,
     ),
@@ -167,7 +168,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_first_success,
         unit=GIVEN,
         observed=OUTCOME,
-        proof="background/sparse-vector-and-quantiles",
+        proof="thm-sparse-vector-and-quantiles-privacy",
         wrong=(*STATISTIC, {"monotone": 1}),
         odd=EDGE,
     ),
@@ -176,7 +177,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_density,
         unit="one record",
         observed=DENSITY,
-        proof="background/sparse-vector-and-quantiles",
+        proof="thm-sparse-vector-and-quantiles-quantile",
         wrong=(*EMPTY, {"bounds": (1, 0)}, {"bounds": (0, float("inf"))}, {"grid": 1}),
         odd=EDGE,
     ),
@@ -185,7 +186,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_flips,
         unit="one answer",
         observed=REPORTS,
-        proof="background/mechanisms",
+        proof="thm-mechanisms-response",
         wrong=(*ANY, {"categories": 1}, {"categories": 2.0}),
         odd=EDGE,
     ),
@@ -195,7 +196,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=GIVEN,
         observed=CHOICE,
-        proof="background/mechanisms",
+        proof="thm-mechanisms-exponential",
         charges=False,
     ),
     noise.flip: Guard(
@@ -203,24 +204,19 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_flips,
         unit="one answer",
         observed=REPORTS,
-        proof="background/mechanisms",
+        proof="thm-mechanisms-response",
         charges=False,
     ),
     **{
         function: Guard(
-            cases.noise_cases(kind),
-            attacks.by_replay,
-            unit=GIVEN,
-            observed=TOTALS,
-            proof="background/where-privacy-breaks",
-            charges=False,
+            cases.noise_cases(kind), attacks.by_replay, unit=GIVEN, observed=TOTALS, proof=proof, charges=False
         )
-        for function, kind in (
-            (noise.add_laplace, "laplace"),
-            (noise.add_gaussian, "gaussian"),
-            (noise.add_geometric, "geometric"),
-            (noise.add_laplace_to_sum, "laplace sum"),
-            (noise.add_gaussian_to_sum, "gaussian sum"),
+        for function, kind, proof in (
+            (noise.add_laplace, "laplace", "thm-mechanisms-laplace"),
+            (noise.add_gaussian, "gaussian", "thm-mechanisms-gaussian"),
+            (noise.add_geometric, "geometric", "thm-mechanisms-geometric"),
+            (noise.add_laplace_to_sum, "laplace sum", "thm-where-privacy-breaks-grid"),
+            (noise.add_gaussian_to_sum, "gaussian sum", "thm-where-privacy-breaks-grid"),
         )
     },
     # Chapter 2
@@ -229,7 +225,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_partitions,
         unit="one record",
         observed="all that a black box sees of the other partitions; totals",
-        proof="sample-and-aggregate/posterior-probabilities",
+        proof="thm-split-compute-average-privacy",
         wrong=(*SPLIT, {"method": "median"}, {"p_min": 2.0}, {"rescale": "no"}),
         odd=EDGE,
         weight=0.5,
@@ -239,7 +235,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_partitions,
         unit="one record",
         observed="all that a black box sees of the other partitions; exact law of the bounds; totals",
-        proof="sample-and-aggregate/posterior-quantiles",
+        proof="thm-posterior-quantiles-centred",
         wrong=(*SPLIT, {"bounds": (1, 0)}, {"theta": 2.0}, {"resolution": 1}),
         odd=EDGE,
         weight=0.5,
@@ -249,7 +245,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit="one value",
         observed=CHOICE,
-        proof="sample-and-aggregate/posterior-quantiles",
+        proof="thm-posterior-quantiles-centred",
         wrong=(*EMPTY, {"public_range": (1, 0)}, {"resolution": 1}),
         odd=EDGE,
     ),
@@ -258,7 +254,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_first_success,
         unit="one value",
         observed=OUTCOME,
-        proof="sample-and-aggregate/posterior-quantiles",
+        proof="thm-posterior-quantiles-doubling",
         wrong=(*EMPTY, {"theta": 0.0}, {"doublings": -1}, {"start": 0.0}),
         odd=EDGE,
     ),
@@ -268,7 +264,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit="one record",
         observed=TOTALS,
-        proof="exponential-families/unbounded-statistics",
+        proof="thm-unbounded-statistics-sensitivity",
         wrong=(*NOISE, {"data": []}, {"outside": "drop"}),
         odd=EDGE,
         weight=2.0,
@@ -278,7 +274,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_report_count,
         unit="one answer",
         observed="exact law of the count",
-        proof="background/after-a-release",
+        proof="thm-mechanisms-response",
         wrong=EMPTY,
         odd=EDGE,
     ),
@@ -287,7 +283,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit="one record",
         observed=CHOICE,
-        proof="exponential-families/information-bottleneck",
+        proof="thm-information-bottleneck-privacy",
         wrong=(*EMPTY, {"support": (0.0, 0.5)}, {"count": 0}, {"grid": 1}),
         odd=EDGE,
     ),
@@ -296,7 +292,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_density,
         unit="one record",
         observed=DENSITY,
-        proof="exponential-families/unbounded-statistics",
+        proof="thm-sparse-vector-and-quantiles-quantile",
         wrong=(*EMPTY, {"coverage": 1.0}, {"public_range": (1, 0)}),
         odd=EDGE,
     ),
@@ -306,7 +302,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=PAIR,
         observed=TOTALS,
-        proof="regression/private-least-squares",
+        proof="thm-private-least-squares-privacy",
         wrong=(
             *NOISE,
             {"data": ([], [])},
@@ -323,7 +319,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=PAIR,
         observed=TOTALS,
-        proof="regression/private-least-squares",
+        proof="thm-private-least-squares-privacy",
         wrong=(
             {"y_bounds": (1, 0)},
             {"method": "bogus"},
@@ -341,7 +337,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit=ROWS,
         observed=TOTALS,
-        proof="graphical-models/log-linear-models",
+        proof="thm-log-linear-models-sensitivity",
         wrong=(
             *ANY,
             *({"data": pd.DataFrame({"a": []})}, {"null": 99}, {"person": "a"}, {"counts": 3}),
@@ -364,7 +360,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_replay,
         unit="one event",
         observed=TOTALS,
-        proof="graphical-models/hidden-states",
+        proof="thm-hidden-states-once",
         wrong=(*ANY, {"data": [[[0, 0]]]}, {"data": [[[1, -1]]]}),
         odd=EDGE,
     ),
@@ -373,7 +369,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         attacks.by_chain,
         unit="one event",
         observed="exact law of every look, given the looks before",
-        proof="graphical-models/hidden-states",
+        proof="thm-hidden-states-chain",
         wrong=(*ANY, {"states": 1}, {"sweeps": 0}, {"floor": 0.9}, {"grid": 1}, {"rng": None, "insecure": False}),
         odd=EDGE,
     ),
