@@ -498,6 +498,11 @@ def doubled_cases(draw: Any) -> Case:
 # Chapter 4: regression
 
 
+def _persisted(table: Any) -> tuple[Any, Any]:
+    """Return the covariates, persisted, and the response of a Dask table: they have no graph in common any more."""
+    return table.drop(columns="y").persist(), table["y"]
+
+
 @st.composite
 def regression_cases(draw: Any) -> Case:
     """Draw records of a regression in a box each side of which is its own."""
@@ -532,6 +537,7 @@ def regression_cases(draw: Any) -> Case:
         lambda: (array[:, :-1], array[:, -1].tolist()),
         lambda: ((array[a:b, :-1] for a, b in others), array[:, -1]),
         lambda: (parts()[names[:-1]], parts()["y"]),
+        lambda: _persisted(gen.dask_pieces(array, names, others)),
         lambda: (parts()[names[:-1]].persist(), gen.dask_pieces(array, names, others)["y"]),
     ]
     choice = draw(st.integers(0, len(containers) - 1))
