@@ -425,7 +425,8 @@ def partition_cases(draw: Any, question: str) -> Case:
         data, neighbour = (lambda: container(rows)), (lambda: container(other))
         posterior: Callable[[], Any] = Probe
     else:
-        pair = st.tuples(gen.records((-1.0, 1.0)), gen.records((-1.0, 1.0)))
+        number = gen.records((-1.0, 1.0)).filter(np.isfinite)  # others are refused, as the docstring says
+        pair = st.tuples(number, number)
         rows, other = draw(gen.neighbours(pair, least=8, most=10))
         data, neighbour = (lambda: np.array(rows)), (lambda: np.array(other))
         posterior = partition.ConjugateRegression

@@ -306,11 +306,12 @@ _MEASUREMENTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 
-def _forget() -> None:
-    """Empty the caches in which the package keeps measurements: none made in here may be used outside, or before."""
-    for value in vars(noise).values():
-        if hasattr(value, "cache_clear"):
-            value.cache_clear()
+def forget(*where: Any) -> None:
+    """Empty the caches of modules: nothing that was made or computed under watch, or under a break, may outlive it."""
+    for module in where:
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 @contextlib.contextmanager
@@ -323,7 +324,7 @@ def watching() -> Iterator[None]:
     def generator(seed: Any = None) -> Any:
         return fresh(seed) if seed is not None or not _NOW else SpyGenerator(7, _NOW[-1])
 
-    _forget()
+    forget(noise)
     for name, make in originals.items():
         setattr(measurements, name, _of_call(make, _MEASUREMENTS[name]))
     np.random.default_rng = generator  # type: ignore[assignment]
@@ -334,7 +335,7 @@ def watching() -> Iterator[None]:
         np.random.default_rng = fresh
         for name, make in originals.items():
             setattr(measurements, name, make)
-        _forget()
+        forget(noise)
 
 
 def observe(

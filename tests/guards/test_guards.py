@@ -15,7 +15,7 @@ import pytest
 import dpbook
 from dpbook import mechanisms
 from guards import laws, mutants, registry, report, run
-from guards.observe import Broken, Look
+from guards.observe import Broken, Look, forget, modules
 from guards.registry import EXEMPT, GUARDS, promising
 
 CASES = 20  # of each guard on each path, in every test run
@@ -101,6 +101,15 @@ def attack_with_all(function, guard, kind):
         run.guarded(function, path, 150, guard=guard)
 
 
+@pytest.fixture
+def fresh_caches():
+    """A remembered sensitivity is no broken one, and a broken one must not be remembered."""
+    forget(*modules())
+    yield
+    forget(*modules())
+
+
+@pytest.mark.usefixtures("fresh_caches")
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda each: f"{shown(each.of)}-{each.kind}".replace(" ", "-"))
 def test_the_guard_fails_under_a_deliberate_break(monkeypatch, mutant):
     function = mutant.make(monkeypatch, mutant.of)
