@@ -27,7 +27,7 @@ def generated(
     cases: Any, count: int, check: Callable[[Case], None], *, seed: int | None = None, shrink: bool = False
 ) -> None:
     """Call ``check`` on up to ``count`` generated cases; the same ones in every run with the same seed (or None)."""
-    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    phases = [Phase.generate, Phase.target, *([Phase.shrink] if shrink else [])]
     settings = hypothesis.settings(
         max_examples=count,
         database=None,
@@ -68,7 +68,9 @@ def guarded(
 
     def check(case: Case) -> None:
         tally.cases += 1
-        tally.worst = max(tally.worst, chosen.attack(Attack(function, case, path, chosen.charges)))
+        ratio = chosen.attack(Attack(function, case, path, chosen.charges))
+        tally.worst = max(tally.worst, ratio)
+        hypothesis.target(ratio)  # climb towards what is told apart best
 
     with watching():
         generated(chosen.cases, count, check, seed=seed, shrink=shrink)
