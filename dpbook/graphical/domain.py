@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbook._validation import integer
+from dpbook._validation import integer, present_array, unmasked
 
 __all__ = ["Clique", "Domain", "chain"]
 
@@ -185,17 +185,21 @@ class Domain:
         """
         position = self.names.index(name)
         labels, size = self.labels[position], self.sizes[position]
+        column = unmasked(column)
         if np.ndim(column) != 1:
             raise ValueError(f"{argument} must have one column {name!r}, got values of shape {np.shape(column)}")
         if labels is not None:
-            found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(pd.Index(np.asarray(column, dtype=object)))
+            try:
+                found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(
+                    pd.Index(np.asarray(column, dtype=object))
+                )
+            except TypeError:  # what has no hash is no label
+                found = np.array([-1])
             if (found < 0).any():
                 raise ValueError(f"{argument} must hold states of the domain: {name!r} has a value that is no label")
             return np.asarray(found, dtype=np.int64)
-        values = np.asarray(column)
-        if values.dtype.kind not in "biuf":
-            raise TypeError(f"{argument} must hold whole codes in {name!r}, got {values.dtype}")
-        if values.dtype.kind == "f" and not (values == np.rint(values)).all():  # NaN is not equal to itself
+        values = present_array(f"{argument}[{name!r}]", column)
+        if not (values == np.rint(values)).all():
             raise ValueError(f"{argument} must hold whole codes: {name!r} has a value that is none")
         if values.size and (values.min() < 0 or values.max() >= size):
             raise ValueError(f"{argument} must hold codes from 0 to {size - 1} in {name!r}: a value lies outside")
@@ -260,7 +264,8 @@ def chain(names: Sequence[str], *, order: int = 1, tied: bool = False) -> list[A
 
     Explained in :doc:`/book/graphical-models/mobility`.
     """
-    names, order = list(names), integer("order", order, least=1)
+    given = names if isinstance(names, Mapping) else in_order("names", names)  # a domain is in order
+    names, order = list(given), integer("order", order, least=1)
     if len(names) < 2 or len(set(names)) != len(names):
         raise ValueError(f"names must hold two or more different variables, got {names}")
     by_distance = [[(names[i], names[i + k]) for i in range(len(names) - k)] for k in range(1, order + 1)]
@@ -272,9 +277,10 @@ def chain(names: Sequence[str], *, order: int = 1, tied: bool = False) -> list[A
 
 def checked_groups(cliques: Any, domain: Domain) -> Groups:
     """Return cliques as groups that share a table; raise on empty, repeated or unknown ones."""
-    if isinstance(cliques, (str, Mapping)) or not isinstance(cliques, Iterable):
+    if isinstance(cliques, str) or not isinstance(cliques, Iterable):
         raise TypeError(f"cliques must be a list of tuples of names, got {cliques!r}")
-    groups = tuple(_group(position, each, domain) for position, each in enumerate(cliques))
+    ordered = in_order("cliques", cliques)
+    groups = tuple(_group(position, each, domain) for position, each in enumerate(ordered))
     if not groups:
         raise ValueError("cliques must hold at least one clique, got none")
     seen: set[frozenset[str]] = set()
@@ -293,7 +299,7 @@ def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
     name = f"cliques[{position}]"
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a tuple of names such as ('a', 'b') or ('a',), got {given!r}")
-    items = tuple(given)
+    items = tuple(in_order(name, given))
     if not items:
         raise ValueError(f"{name} must name at least one variable: it is empty")
     if all(isinstance(each, str) for each in items):
@@ -302,12 +308,19 @@ def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
     for each in items:
         if isinstance(each, str) or not isinstance(each, Iterable):
             raise TypeError(f"{name} must hold names, or tuples of names that share a table; got {each!r}")
-        members.append(checked_clique(name, tuple(each), domain))
+        members.append(checked_clique(name, tuple(in_order(name, each)), domain))
     if len({domain.shape(member) for member in members}) != 1:
         raise ValueError(f"{name} must tie cliques of the same numbers of states, got {members}")
     if len({tuple(domain.labels[v] for v in domain.indices(member)) for member in members}) != 1:
         raise ValueError(f"{name} must tie cliques of variables with the same labels, got {members}")
     return tuple(members)
+
+
+def in_order(name: str, given: Any) -> Any:
+    """Return what is iterated in an order of its own; raise on a set or mapping, whose order may follow a hash seed."""
+    if isinstance(given, (Set, Mapping)):
+        raise TypeError(f"{name} must have an order, as a list or a tuple has, got {type(given).__name__}")
+    return given
 
 
 def checked_clique(name: str, given: tuple[Any, ...], domain: Domain) -> Clique:

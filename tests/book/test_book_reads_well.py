@@ -109,7 +109,8 @@ def long_cells(notebook: NotebookNode) -> list[str]:
 
 def lines_to_read(code: str) -> int:
     """Count the lines of a cell, without blank ones and without the imports at its head."""
-    body = re.sub(r"^(?:from\s.*?import\s+\([^)]*\)|(?:from|import)\s[^\n]*)$", "", code, flags=re.MULTILINE | re.DOTALL)
+    imports = r"^(?:from [^\n]* import \([^)]*\)|(?:from|import) [^\n]*)$"
+    body = re.sub(imports, "", code, flags=re.MULTILINE)
     return sum(1 for line in body.splitlines() if line.strip())
 
 
