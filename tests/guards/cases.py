@@ -19,6 +19,7 @@ from dpbook import graphical, mechanisms, partition
 from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Gamma, Multinomial, Normal, Poisson
 from dpbook.records import exact_sum, grid_unit
 from dpbook.regression.estimator import PrivateBayesianRegression
+from dpbook.schema import Category, Number, Schema
 from guards import strategies as gen
 from guards.attacks import Case
 
@@ -415,13 +416,21 @@ def mixed_tables(draw: Any) -> tuple[list[Any], list[Any], Callable[[list[Any]],
     return rows, other, makers[draw(st.sampled_from(sorted(makers)))]
 
 
+def _schema(width: int) -> Schema:
+    """Return a schema that takes whatever comes, and turns most of it into something else."""
+    kinds = {"y": Number(0, 2), "x": Category(["no", "yes"], other="else")}
+    return Schema(dict(list(kinds.items())[:width]), missing="category")
+
+
 @st.composite
 def partition_cases(draw: Any, question: str) -> Case:
     """Draw a release over partitions, of a black box that sees everything or of a built-in regression."""
     epsilon = draw(gen.epsilons)
     settings: dict[str, Any] = {"epsilon": epsilon, "partitions": 2}
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["black box", "black box with a schema", "regression"]))
+    if kind != "regression":
         rows, other, container = draw(mixed_tables())
+        settings |= {"schema": _schema(len(rows[0]))} if "schema" in kind else {}
         data, neighbour = (lambda: container(rows)), (lambda: container(other))
         posterior: Callable[[], Any] = Probe
     else:
