@@ -17,11 +17,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._validation import integer, present_array, unmasked
+from dpbook.schema import Category, Flag, Number, Schema
 
 __all__ = ["Clique", "Domain", "chain"]
 
 Clique = tuple[str, ...]
 Groups = tuple[tuple[Clique, ...], ...]
+
+_MOST_LABELS = 10**6  # of whole numbers that do not start at 0, each of which gets a label
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class Domain:
     'yes'
     >>> Domain.of_settings(domain.settings) == domain
     True
+    >>> from dpbook import Schema
+    >>> from dpbook.schema import Category, Integer
+    >>> Domain.of(Schema({"age": Integer(0, 2), "work": Category(["no", "yes"])})) == domain
+    True
 
     Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
@@ -71,13 +78,14 @@ class Domain:
                 raise ValueError(f"domain[{name!r}] must have a label for each of {size} states, got {labels!r}")
 
     @classmethod
-    def of(cls, domain: Domain | Mapping[str, Any]) -> Domain:
-        """Return the domain that a mapping describes; raise, naming the variable, where it describes none.
+    def of(cls, domain: Domain | Schema | Mapping[str, Any]) -> Domain:
+        """Return the domain that a mapping or a schema describes; raise, naming the variable, where it describes none.
 
         Parameters
         ----------
-        domain : Domain or mapping of str to int or sequence
-            Each variable's number of states, or its states' labels.
+        domain : Domain, Schema, or mapping of str to int or sequence
+            Each variable's number of states, or its states' labels. A schema's categories, flags and integers are
+            variables; the records are then what its ``apply`` returns.
 
         Returns
         -------
@@ -86,6 +94,8 @@ class Domain:
         """
         if isinstance(domain, Domain):
             return domain
+        if isinstance(domain, Schema):
+            return cls.of({name: _states(name, domain) for name in domain.names})
         if not isinstance(domain, Mapping) or not domain:
             raise TypeError(f"domain must map names to numbers of states or to labels, got {domain!r}")
         sizes, labels = [], []
@@ -223,6 +233,28 @@ class Domain:
             column = codes[:, position]
             columns[name] = column if labels is None else pd.Index(labels).take(column)
         return pd.DataFrame(columns)
+
+
+def _states(name: str, schema: Schema) -> int | Sequence[Any]:
+    """Return the states of a schema's column: their number where they are 0, 1, …, else their labels."""
+    kind = schema.columns[name]
+    if isinstance(kind, Number):
+        raise ValueError(
+            f"domain[{name!r}] must have finitely many states, and a Number has not: bin it, by public edges, into a "
+            "Category or an Integer"
+        )
+    if isinstance(kind, Category):
+        return list(schema.dtypes[name].categories)
+    if schema.missing == "category":
+        raise ValueError(
+            f"domain[{name!r}] must have states that can be numbered, and missing = 'category' leaves NaN in it: fill "
+            "or refuse missing values, or make it a Category"
+        )
+    if isinstance(kind, Flag) or kind.low == 0:
+        return schema.cardinalities[name]
+    if schema.cardinalities[name] > _MOST_LABELS:
+        raise ValueError(f"domain[{name!r}] must have at most {_MOST_LABELS} states unless they start at 0: bin it")
+    return range(kind.low, kind.high + 1)
 
 
 def _labels(name: str, states: Any) -> tuple[Any, ...]:
