@@ -6,6 +6,7 @@ case also asks what wrong arguments cost.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -361,7 +362,8 @@ class Probe:
 
     def _number(self, partition: pd.DataFrame) -> float:
         self.prints.append(fingerprint(partition))
-        return (hash(self.prints[-1]) % 10_007) / 10_006
+        number = (zlib.crc32(repr(self.prints[-1]).encode()) % 10_007) / 10_006
+        return min(max(3 * number - 1, 0.0), 1.0)  # two times in three at an end, where a change is largest
 
     def probability(self, partition: pd.DataFrame, cutoff: Any) -> Any:
         """Return a number in [0, 1] for each cutoff, and spoil what it was given."""
@@ -372,7 +374,7 @@ class Probe:
 
     def quantile(self, partition: pd.DataFrame, p: Any, power: float = 1.0) -> Any:
         """Return a number for each probability, and spoil what it was given."""
-        answer = np.full(np.shape(p), 4 * self._number(partition) - 2)
+        answer = np.full(np.shape(p), 8 * self._number(partition) - 4)
         _spoil(partition, p)
         return answer
 
