@@ -1,0 +1,357 @@
+"""Deliberate breaks, one and more for every guard: a guard that does not fail under them guards nothing.
+
+A mutant makes, from a function that promises privacy, one that breaks the promise: it wraps the function, or patches
+what the function is built on. :func:`of_any` breaks every release in the same ways; :data:`OWN` has the mistakes that
+are particular to one: a forgotten coordinate, a factor, bounds taken from the data, state shared between records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpbook import Release, expfam, graphical, mechanisms, noise, partition, regression
+from dpbook.budget import charge
+from dpbook.expfam.families import Family
+from dpbook.graphical import dpsgd, hmm
+from dpbook.partition import bounds as partition_bounds
+from dpbook.partition.bounds import centred_bounds, doubled_bounds
+from dpbook.regression.estimator import PrivateBayesianRegression
+from guards.registry import GUARDS
+
+Function = Callable[..., Any]
+Break = Callable[[pytest.MonkeyPatch, Function], Function]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A break of one function; ``kind`` is for the table, ``make`` patches and returns what is called instead."""
+
+    of: Function
+    kind: str
+    make: Break
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Breaks of any release
+
+
+def _price(arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[float, float]:
+    """Return the epsilon and delta that a call asks for; an estimator holds its own."""
+    if "epsilon" in options:
+        return options["epsilon"], options.get("delta") or 0.0
+    return arguments[0].epsilon, arguments[0].delta
+
+
+def late(_: pytest.MonkeyPatch, function: Function) -> Function:
+    """Charge after the noise is drawn: whoever interrupts it has a release for nothing."""
+
+    @functools.wraps(function)
+    def broken(*arguments: Any, budget: Any = None, **options: Any) -> Any:
+        result = function(*arguments, **options)
+        charge(budget, *_price(arguments, options), label="late")
+        return result
+
+    return broken
+
+
+def half_price(_: pytest.MonkeyPatch, function: Function) -> Function:
+    """Charge half of what the release costs."""
+
+    @functools.wraps(function)
+    def broken(*arguments: Any, budget: Any = None, **options: Any) -> Any:
+        epsilon, delta = _price(arguments, options)
+        charge(budget, epsilon / 2, delta, label="half")
+        return function(*arguments, **options)
+
+    return broken
+
+
+def eager(_: pytest.MonkeyPatch, function: Function) -> Function:
+    """Charge before the arguments are checked."""
+
+    @functools.wraps(function)
+    def broken(*arguments: Any, budget: Any = None, **options: Any) -> Any:
+        with contextlib.suppress(TypeError, ValueError):
+            charge(budget, *_price(arguments, options), label="eager")
+        return function(*arguments, **options)
+
+    return broken
+
+
+def loud(_: pytest.MonkeyPatch, function: Function) -> Function:
+    """Draw noise for two and a half times the epsilon that is claimed and charged."""
+
+    @functools.wraps(function)
+    def broken(*arguments: Any, budget: Any = None, **options: Any) -> Any:
+        epsilon, delta = _price(arguments, options)
+        charge(budget, epsilon, delta, label="loud")
+        result = function(*arguments, **(options | {"epsilon": 2.5 * epsilon}))
+        if not isinstance(result, Release):
+            return result
+        kept = {name: 2.5 * scale for name, scale in result.scale.items()}
+        return replace(result, epsilon=epsilon, scale=kept)
+
+    return broken
+
+
+def of_any() -> list[Mutant]:
+    """Return the breaks that every function with a budget can suffer."""
+    charging = [function for function, guard in GUARDS.items() if guard.charges]
+    # Noisy gradients are calibrated by a slow search, an estimator holds its epsilon: both have breaks of their own.
+    adjustable = [f for f in charging if f not in (graphical.release_dpsgd, PrivateBayesianRegression.fit)]
+    ledger = [("charge after draw", late), ("half price", half_price), ("charge before check", eager)]
+    return [
+        *(Mutant(function, kind, make) for function in charging for kind, make in ledger),
+        *(Mutant(function, "too little noise", loud) for function in adjustable),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tools for breaks of one function
+
+
+def patched(module: Any, name: str, change: Callable[[Function], Function]) -> Break:
+    """Return a break that changes a function which the broken one calls by its module's name for it."""
+
+    def make(patch: pytest.MonkeyPatch, function: Function) -> Function:
+        patch.setattr(module, name, change(getattr(module, name)))
+        return function
+
+    return make
+
+
+def wrapped(change: Callable[..., Any]) -> Break:
+    """Return a break that calls ``change(function, *arguments, **options)`` instead."""
+    return lambda _, function: functools.wraps(function)(functools.partial(change, function))
+
+
+def times(position: int, factor: float) -> Callable[[Function], Function]:
+    """Return a change that multiplies one argument, such as a scale, an epsilon, a sensitivity."""
+
+    def change(original: Function) -> Function:
+        def broken(*arguments: Any, **options: Any) -> Any:
+            given = list(arguments)
+            given[position] = given[position] * factor
+            return original(*given, **options)
+
+        return broken
+
+    return change
+
+
+def scaled(position: int, factor: float) -> Break:
+    """Return a break that calls the function itself with one argument multiplied."""
+    return lambda _, function: times(position, factor)(function)
+
+
+def answers(value: Any) -> Callable[[Function], Function]:
+    """Return a change after which a function always answers the same, whatever it is asked."""
+    return lambda original: lambda *arguments, **options: value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Breaks of one function
+
+
+def _per_coordinate(function: Function, value: Any, **options: Any) -> Any:
+    """Noise for the sensitivity of one coordinate, where all of them move."""
+    share = options.pop("sensitivity") / max(np.size(value), 1)
+    return function(value, sensitivity=share, **options)
+
+
+def _zeros_stay(function: Function, value: Any, **options: Any) -> Any:
+    """Empty cells are published as such."""
+    noisy = function(value, **options)
+    return np.where(np.asarray(value) == 0, 0, noisy)
+
+
+def _classical(original: Function) -> Function:
+    """The textbook's Gaussian noise, which is proved for epsilon below 1 only."""
+
+    def scale(*, sensitivity: float, epsilon: float, delta: float) -> float:
+        return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+    return scale
+
+
+def _silent_bar(original: Function) -> Function:
+    """The threshold of a search gets no noise, only queries do."""
+
+    def broken(counts: Any, sensitivity: Any, epsilon: Any, rng: Any) -> Any:
+        if not np.any(counts):
+            return counts
+        return original(counts, sensitivity, epsilon, rng)
+
+    return broken
+
+
+def _always_monotone(function: Function, *arguments: Any, **options: Any) -> Any:
+    """Every search takes the smaller noise of nested counts."""
+    return function(*arguments, **(options | {"monotone": True}))
+
+
+def _bounds_of_data(name: str) -> Function:
+    """Bounds taken from the data, as plotting software does."""
+
+    def broken(function: Function, values: Any, *arguments: Any, **options: Any) -> Any:
+        numbers = np.asarray(values, dtype=float)
+        low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
+        if low < high:
+            options[name] = (low, high)
+        return function(values, *arguments, **options)
+
+    return broken
+
+
+def _forgets_categories(original: Function) -> Function:
+    """The truth is told with the odds of a yes-or-no question, however many answers there are."""
+    return lambda codes, count, epsilon, rng: original(codes, count, epsilon + math.log(max(count - 1, 1.5)), rng)
+
+
+def _first_speaks_for_all(function: Function, codes: Any, *arguments: Any, **options: Any) -> Any:
+    """Reports after the first are those of the first person."""
+    return np.full_like(function(codes, *arguments, **options), function(codes[:1], *arguments, **options)[0])
+
+
+def _drops_from_series(function: Function, data: Any, *arguments: Any, **options: Any) -> Any:
+    """One container of many loses a record."""
+    if isinstance(data, (pd.Series, list)) and len(data) > 1:
+        data = data[1:] if isinstance(data, list) else data.iloc[1:]
+    return function(data, *arguments, **options)
+
+
+def _remembers() -> Break:
+    """The last record that one call saw lingers in a buffer, and is read again by the next."""
+
+    def make(_: pytest.MonkeyPatch, function: Function) -> Function:
+        buffer: list[Any] = []
+
+        def broken(data: Any, *arguments: Any, **options: Any) -> Any:
+            if not isinstance(data, np.ndarray):
+                return function(data, *arguments, **options)
+            mixed = np.array([*data[:-1], *buffer]) if buffer else data
+            buffer[:] = [data[-1]]
+            return function(mixed, *arguments, **options)
+
+        return broken
+
+    return make
+
+
+def _forgets_redaction(original: Function) -> Function:
+    """The sensitivity of clipping, also where records outside are left out."""
+    return lambda self, outside="clip", norm=1: original(self, "clip", norm)
+
+
+def _centres_first(function: Function, data: Any, *arguments: Any, **options: Any) -> Any:
+    """Subtracts the mean of all records before they are split."""
+    if isinstance(data, (np.ndarray, pd.DataFrame)) and np.asarray(data).dtype.kind in "if":
+        data = data - np.clip(np.asarray(data, dtype=float), -9, 9).mean(axis=0)
+    return function(data, *arguments, **options)
+
+
+def _one_range(original: Function) -> Function:
+    """The range of the first of several numbers, for all."""
+    return lambda lower, upper, **options: original(np.ravel(lower)[:1], np.ravel(upper)[:1], **options)
+
+
+def _fits_bounds(function: Function, model: Any, X: Any, y: Any, **options: Any) -> Any:
+    """An estimator that widens its bounds to what it is given."""
+    model.y_bounds = (min(-2.0, float(np.min(y))), max(2.0, float(np.max(y))))
+    return function(model, X, y, **options)
+
+
+def _forgets_intercept(original: Function) -> Function:
+    """Sums of products only: the sums of the columns themselves are forgotten."""
+    return lambda lower, upper, **options: original(lower, upper, **(options | {"intercept": False}))
+
+
+def _rows_not_people(function: Function, records: Any, **options: Any) -> Any:
+    """Each row weighs as if it were a person."""
+    if isinstance(records, pd.DataFrame) and options.get("person"):
+        records = records.assign(who=range(len(records)))
+    return function(records, **options)
+
+
+def _tells_the_total(function: Function, *arguments: Any, **options: Any) -> Any:
+    """An innocent extra setting that holds a statistic of the data."""
+    release = function(*arguments, **options)
+    return replace(release, settings={**release.settings, "largest": int(np.max(arguments[0]))})
+
+
+def _quieter_when_small(original: Function) -> Function:
+    """A scale that looks at the data: less noise where totals are small."""
+
+    def broken(total: Any, sensitivity: float, epsilon: float, rng: Any, *rest: Any, **options: Any) -> Any:
+        share = 1.0 if np.abs(total.totals).max() > 2**30 else 0.5
+        return original(total, sensitivity * share, epsilon, rng, *rest, **options)
+
+    return broken
+
+
+def _half_multiplier(original: Function) -> Function:
+    """Noise of gradients for neighbours that add a record, where one is replaced."""
+    return lambda **options: original(**options) / 2
+
+
+def _unclipped(original: Function) -> Function:
+    """Gradients that keep the length they have."""
+    return lambda *arguments: original(*arguments[:-1], 1e9)
+
+
+OWN: list[Mutant] = [
+    Mutant(mechanisms.laplace, "forgotten coordinate", wrapped(_per_coordinate)),
+    Mutant(mechanisms.geometric, "side channel", wrapped(_zeros_stay)),
+    Mutant(mechanisms.gaussian, "wrong formula", patched(mechanisms, "gaussian_scale", _classical)),
+    Mutant(mechanisms.exponential, "factor 2", patched(noise, "choose", times(2, 2.0))),
+    Mutant(mechanisms.above_threshold, "noise left out", patched(noise, "add_geometric", _silent_bar)),
+    Mutant(mechanisms.above_threshold, "wrong formula", wrapped(_always_monotone)),
+    Mutant(mechanisms.private_quantile, "bounds from the data", wrapped(_bounds_of_data("bounds"))),
+    Mutant(mechanisms.randomized_response, "wrong formula", patched(noise, "flip", _forgets_categories)),
+    Mutant(noise.add_laplace, "factor 2", scaled(1, 0.5)),
+    Mutant(noise.add_gaussian, "too little noise", scaled(1, 0.9)),
+    Mutant(noise.add_geometric, "too little noise", scaled(2, 1.1)),
+    Mutant(noise.add_laplace_to_sum, "too little noise", scaled(1, 0.9)),
+    Mutant(noise.add_gaussian_to_sum, "too little noise", scaled(1, 0.9)),
+    Mutant(noise.choose, "factor 2", scaled(2, 2.0)),
+    Mutant(noise.flip, "too little noise", scaled(2, 1.1)),
+    Mutant(noise.flip, "shared state", wrapped(_first_speaks_for_all)),
+    Mutant(expfam.release, "forgotten case", patched(Family, "sensitivity", _forgets_redaction)),
+    Mutant(expfam.release, "a container loses a record", wrapped(_drops_from_series)),
+    Mutant(expfam.release, "scale from the data", patched(noise, "add_laplace_to_sum", _quieter_when_small)),
+    Mutant(expfam.release, "shared state", _remembers()),
+    Mutant(expfam.release_randomized_response, "too little noise", patched(noise, "flip", times(2, 1.1))),
+    Mutant(expfam.release_posterior_samples, "factor 2", patched(noise, "choose", times(2, 2.0))),
+    Mutant(expfam.private_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),
+    Mutant(
+        partition.release_probability, "forgotten coordinate", patched(partition.releases, "bounded_sum", _one_range)
+    ),
+    Mutant(partition.release_probability, "shared state", wrapped(_centres_first)),
+    Mutant(partition.release_quantile, "forgotten coordinate", patched(partition.releases, "bounded_sum", _one_range)),
+    Mutant(partition.release_quantile, "shared state", wrapped(_centres_first)),
+    Mutant(centred_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),
+    Mutant(doubled_bounds, "noise left out", patched(noise, "add_geometric", _silent_bar)),
+    Mutant(doubled_bounds, "too little noise", patched(partition_bounds, "above_threshold", lambda f: loud(None, f))),
+    Mutant(
+        regression.release, "forgotten coordinate", patched(regression.releases, "second_moments", _forgets_intercept)
+    ),
+    Mutant(PrivateBayesianRegression.fit, "bounds from the data", wrapped(_fits_bounds)),
+    Mutant(graphical.release, "forgotten coordinate", patched(graphical.releases, "histogram", answers(2.0))),
+    Mutant(graphical.release, "wrong unit of privacy", wrapped(_rows_not_people)),
+    Mutant(graphical.release_dpsgd, "factor 2", patched(dpsgd, "gradient_noise", _half_multiplier)),
+    Mutant(graphical.release_dpsgd, "not clipped", patched(dpsgd, "_clipped_sum", _unclipped)),
+    Mutant(hmm.release_counts, "factor 2", patched(hmm, "histogram", answers(1.0))),
+    Mutant(hmm.release_counts, "side channel", wrapped(_tells_the_total)),
+    Mutant(hmm.release_gibbs, "side channel", wrapped(_tells_the_total)),
+]
+
+MUTANTS: list[Mutant] = [*of_any(), *OWN]
