@@ -8,16 +8,19 @@ JOBS ?= 2
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
+# Paths are relative, and Python starts every program: a checkout may lie in a path with spaces, which the first line of
+# an installed script does not bear.
 PY := .venv/bin/python
 INSTALLED := .venv/.installed
 LINTED := dpbook tests tools conftest.py $(wildcard benchmarks)
 PAGE := _build/html/index.html
 
-.PHONY: help book test lint test-unit test-notebooks test-book notebooks lock clean
+.PHONY: help book test lint test-unit test-notebooks test-book test-browser nightly notebooks lock clean
 
 help:
 	@echo "make book       build the book (and the environment, on first use); prints the page to open"
-	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build"
+	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build, every page in a browser"
+	@echo "make nightly    every page at six widths, light and dark"
 	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"
 	@echo "make lint       ruff, formatting, types, spelling"
 	@echo "make lock       pin the newest versions that fit pyproject.toml in requirements.txt"
@@ -27,10 +30,10 @@ book: test-book
 	@echo
 	@echo "The book is built. Open this page in a browser:"
 	@echo
-	@echo "    file://$(CURDIR)/$(PAGE)"
+	@$(PY) -c 'import pathlib; print("   ", pathlib.Path("$(PAGE)").resolve().as_uri())'
 	@echo
 
-test: lint test-unit test-notebooks test-book
+test: lint test-unit test-notebooks test-browser
 	@echo "All checks passed."
 
 lint: $(INSTALLED)
@@ -41,7 +44,7 @@ lint: $(INSTALLED)
 	$(PY) -m codespell_lib $(LINTED) book README.md
 
 test-unit: $(INSTALLED)
-	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules tests dpbook
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules --ignore tests/browser tests dpbook
 
 # Two gates: the notebooks are what their text says, and running them again gives the outputs that are stored.
 test-notebooks: $(INSTALLED)
@@ -50,26 +53,42 @@ test-notebooks: $(INSTALLED)
 
 # --all: Sphinx does not repeat the warnings of pages that it read in an earlier run.
 test-book: $(INSTALLED)
-	.venv/bin/jupyter-book build . --all -W -n --keep-going -q
+	$(PY) -c 'from jupyter_book.cli.main import main; main()' build . --all -W -n --keep-going -q
+
+# Every page as a reader sees it; skipped with a message where there is no Chromium (DPBOOK_BROWSER=1: then it fails).
+test-browser: test-book
+	$(PY) -m pytest -q -rs -n $(JOBS) tests/browser
+
+nightly: test-book
+	DPBOOK_ALL_WIDTHS=1 $(PY) -m pytest -q -rs -n $(JOBS) tests/browser
 
 notebooks: $(INSTALLED)
 	$(PY) tools/notebooks.py -j $(JOBS) $(if $(FORCE),--force)
 
 lock: $(INSTALLED)
 	$(PY) -m uv pip compile -q --universal --python-version 3.11 --upgrade pyproject.toml \
-	  --extra book --extra test --extra scale --extra pymc --extra sklearn --extra dpsgd --constraints constraints.txt \
+	  --extra book --extra test --extra scale --extra pymc --extra sklearn --extra dpsgd --extra browser --constraints constraints.txt \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.txt
 
 clean:
 	rm -rf _build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(if $(ALL),.venv)
 	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# An environment whose Python does not start is made again, also when it was complete once.
+.PHONY: broken
+BROKEN = $(if $(shell $(PY) -c 'print(1)' 2>/dev/null),,broken)
+
 # uv comes from PyPI and installs in seconds; without compiled bytecode every first import would be slow.
-.venv/.installed: requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+$(INSTALLED): requirements.txt pyproject.toml $(BROKEN)
+	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "dpbook needs Python 3.11 or newer, and $(PYTHON) is not. Name one: make PYTHON=python3.12 ..."; exit 1; }
-	@test -x $(PY) || $(PYTHON) -m venv .venv || \
+	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear .venv || \
 	  { echo "$(PYTHON) cannot make an environment; on Debian and Ubuntu install the package python3-venv"; exit 1; }
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "the environment .venv has a Python older than 3.11. Remove it: make clean ALL=1"; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip >/dev/null 2>&1 || \
+	  { echo "the environment .venv has no pip and cannot get one. Remove it: make clean ALL=1. On Debian and Ubuntu" \
+	    "install the package python3-venv first"; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
 	$(PY) -m uv pip install --quiet --python $(PY) --compile-bytecode -r requirements.txt
 	$(PY) -m uv pip install --quiet --python $(PY) --no-deps --editable .

@@ -14,6 +14,7 @@ from dpbook._version import __version__
 from dpbook.budget import BudgetExceeded, PrivacyBudget
 from dpbook.posterior import ConvergenceWarning, Posterior
 from dpbook.release import Release
+from dpbook.schema import Schema
 
 __all__ = [
     "BudgetExceeded",
@@ -21,6 +22,7 @@ __all__ = [
     "Posterior",
     "PrivacyBudget",
     "Release",
+    "Schema",
     "__version__",
     "glue",
 ]

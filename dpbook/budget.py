@@ -1,24 +1,38 @@
 """A ledger of privacy loss: :class:`PrivacyBudget` adds up what is spent and refuses to overspend.
 
-Sequential composition adds epsilons and deltas; parallel composition over disjoint parts of the data
-charges the largest part only. The composition section of chapter 1 proves both. Neighbours: replace-one, n public.
+Sequential composition adds epsilons and deltas; parallel composition over disjoint parts of the records, fixed before
+anybody saw them, charges the dearest part only. The composition section of chapter 1 proves both. Neighbours:
+replace-one, n public.
 """
 
 from __future__ import annotations
 
+import datetime
+import enum
 import math
+import numbers
+import os
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from dpbook._validation import at_least, delta_value, positive
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook._validation import at_least, delta_value, integer, positive
 
 __all__ = ["BudgetExceeded", "Charge", "ParallelGroup", "PrivacyBudget", "charge"]
 
 # Ten spends of 0.1 add up to 1 only within rounding; this much, relative to the limit, is forgiven.
 _CRUMBS = 1e-12
+_MOST_RECORDS = 2**30 - 1  # of a group: one byte each while its parts are compared
+_BY_VALUE = (
+    "A part is a set of positions, or a number of records, that was fixed before anybody saw the records. A value in a "
+    "record does not fix its part: one replaced record would leave one part and enter another, and the sizes of both, "
+    "which are public, would tell. See the section on composition"
+)
 
 
 class BudgetExceeded(RuntimeError):
@@ -74,8 +88,8 @@ class PrivacyBudget:
     """A total privacy loss that releases draw from, and the record of what they drew.
 
     Spending is safe across threads: a charge is checked and entered under one lock, so two threads
-    cannot both spend the last of the budget. It is not shared between processes: a budget refuses to be pickled, and
-    after a fork only one side may spend.
+    cannot both spend the last of the budget. It belongs to the process that made it: a budget refuses to be pickled,
+    and after a fork the child cannot spend, because the parent would not know of it.
 
     Parameters
     ----------
@@ -104,14 +118,26 @@ class PrivacyBudget:
         self._lock: threading.RLock = threading.RLock()
         self._entries: list[Charge | ParallelGroup] = []
         self._group: ParallelGroup | None = None
+        self._records: int | None = None  # how many a branch may read; of the whole budget nobody said
+        self._process = os.getpid()
 
     @classmethod
-    def _branch_of(cls, group: ParallelGroup) -> PrivacyBudget:
+    def _branch_of(cls, group: ParallelGroup, records: int) -> PrivacyBudget:
         """Return a budget whose charges count towards ``group`` and, through it, towards the root."""
         branch = cls.__new__(cls)
         branch._epsilon, branch._delta = group._parent._epsilon, group._parent._delta
         branch._lock, branch._entries, branch._group = group._parent._lock, [], group
+        branch._records, branch._process = records, group._parent._process
         return branch
+
+    def _check_process(self) -> None:
+        """Raise in a forked process, before the lock: a thread that no longer exists may have held it at the fork."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a budget is spent in the process that made it: this is a fork of that process, and the ledger there "
+                "would not see the charge. Make the release before the fork, or in the process of the budget, and "
+                "hand the Release on"
+            )
 
     @property
     def epsilon(self) -> float:
@@ -189,6 +215,8 @@ class PrivacyBudget:
         ------
         BudgetExceeded
             If less than that remains.
+        RuntimeError
+            In a process that was forked after the budget was made.
 
         Examples
         --------
@@ -203,6 +231,7 @@ class PrivacyBudget:
         epsilon, delta = _amounts(epsilon, delta)
         if not isinstance(label, str):
             raise TypeError(f"label must be a string, got {label!r}")
+        self._check_process()
         with self._lock:
             if self._is_closed():
                 raise ValueError("this branch's parallel group is closed: its `with` block has ended")
@@ -223,7 +252,7 @@ class PrivacyBudget:
         Returns
         -------
         bool
-            Whether that much remains, and the branch, if this is one, is still open.
+            Whether that much remains, the branch, if this is one, is still open, and this is the budget's process.
 
         Examples
         --------
@@ -234,41 +263,79 @@ class PrivacyBudget:
         Explained in :doc:`/book/background/composition`.
         """
         epsilon, delta = _amounts(epsilon, delta)
+        if os.getpid() != self._process:
+            return False
         with self._lock:
             return not self._is_closed() and not self._shortage(epsilon, delta)
 
-    def parallel(self, label: str = "parallel") -> ParallelGroup:
-        """Open a group of branches over disjoint parts of the data; it costs the dearest branch.
+    def parallel(
+        self,
+        *,
+        n: int | None = None,
+        parts: Mapping[Hashable, Any] | None = None,
+        fixed_by: str | None = None,
+        label: str | None = None,
+    ) -> ParallelGroup:
+        """Open a group of branches over disjoint parts of the records; it costs the dearest branch.
 
-        Valid when the parts are fixed without looking at the data, such as by row index, and the keys are public:
-        then replacing one record changes one part only.
+        Replacing one record then changes one part only, whichever the record and whatever its value. That is so
+        because positions fix the parts. Groups by a value, such as the answers of each religion, are no parts: a
+        replaced record can leave one and enter another, both change, and so do their sizes, which releases publish.
+        The loss is then up to twice the dearest branch, or unbounded. Where a value is public for every person, as a
+        design stratum may be, and the promise is to replace a record within its stratum only, strata are parts; say so
+        in ``fixed_by`` and where you state the guarantee.
 
         Parameters
         ----------
-        label : str, default "parallel"
-            The group's label in the ledger.
+        n : int
+            The public number of records: of the data or, in a branch, of its part.
+        parts : mapping of key to range, sequence of int, or int
+            For each part's public name the positions of its records among 0, …, n - 1, no two parts with a position
+            in common; or for every part its number of records, the parts then following each other in order. Keys are
+            strings, numbers other than NaN, dates, enumeration members, None, or tuples of such.
+        fixed_by : str
+            What fixed the parts before anybody saw the records, such as ``"order of arrival"`` or ``"random draw"``.
+        label : str, optional
+            The group's label in the ledger; by default ``"parallel by "`` and what fixed the parts.
 
         Returns
         -------
         ParallelGroup
             To be used in a ``with`` statement.
 
+        Raises
+        ------
+        TypeError, ValueError
+            Where ``parts`` overlap, leave 0, …, n - 1, are masks of True and False, which is what a comparison of
+            values gives, or have keys that cannot be told apart; nothing is spent.
+
         Examples
         --------
         >>> from dpbook import PrivacyBudget
         >>> budget = PrivacyBudget(1.0)
-        >>> with budget.parallel(label="by county") as group:
-        ...     group.branch("north").spend(0.2)
-        ...     group.branch("north").spend(0.2)
-        ...     group.branch("south").spend(0.3)
+        >>> halves = {"first": range(0, 500), "second": range(500, 1000)}
+        >>> with budget.parallel(n=1000, parts=halves, fixed_by="order of arrival") as group:
+        ...     group.branch("first").spend(0.2)
+        ...     group.branch("first").spend(0.2)
+        ...     group.branch("second").spend(0.3)
         >>> budget.remaining
         0.6
 
         Explained in :doc:`/book/background/composition`.
         """
-        if not isinstance(label, str):
+        if not isinstance(fixed_by, str) or not fixed_by.strip():
+            raise TypeError(f"fixed_by must say what fixed the parts, got {fixed_by!r}. {_BY_VALUE}")
+        if label is not None and not isinstance(label, str):
             raise TypeError(f"label must be a string, got {label!r}")
-        return ParallelGroup(self, label)
+        if n is None or parts is None:
+            raise TypeError(f"n and parts must be given: the parts are declared before any is read. {_BY_VALUE}")
+        n = integer("n", n, least=1)
+        if n > _MOST_RECORDS:
+            raise ValueError(f"n must be at most {_MOST_RECORDS}, got {n}")
+        if self._records is not None and n != self._records:
+            raise ValueError(f"n must be the number of records of this branch's part, {self._records}, got {n}")
+        self._check_process()
+        return ParallelGroup(self, f"parallel by {fixed_by}" if label is None else label, _disjoint(parts, n))
 
     def __repr__(self) -> str:
         delta = f", delta={self._delta:g}" if self._delta else ""
@@ -276,7 +343,7 @@ class PrivacyBudget:
 
 
 class ParallelGroup:
-    """Branches of a budget over disjoint, data-independent parts of the data; made by :meth:`PrivacyBudget.parallel`.
+    """Branches of a budget over disjoint parts that positions fix; made by :meth:`PrivacyBudget.parallel`.
 
     Its cost, charged to the budget it came from as it grows, is the maximum over branches of the sum within each.
 
@@ -286,23 +353,27 @@ class ParallelGroup:
         The budget that the group is charged to.
     label : str
         The group's label in the ledger.
+    parts : dict of key to positions
+        Checked, as :meth:`PrivacyBudget.parallel` does.
 
     Examples
     --------
     >>> from dpbook import PrivacyBudget
     >>> budget = PrivacyBudget(1.0)
-    >>> with budget.parallel() as group:
-    ...     for county in range(100):
-    ...         group.branch(county).spend(0.5)
+    >>> weeks = {week: range(week, 400, 4) for week in range(4)}
+    >>> with budget.parallel(n=400, parts=weeks, fixed_by="order of arrival") as group:
+    ...     for week in weeks:
+    ...         group.branch(week).spend(0.5)
     >>> budget.remaining
     0.5
 
     Explained in :doc:`/book/background/composition`.
     """
 
-    def __init__(self, parent: PrivacyBudget, label: str) -> None:
+    def __init__(self, parent: PrivacyBudget, label: str, parts: dict[Hashable, _Positions]) -> None:
         self._parent = parent
         self._label = label
+        self._parts = parts
         self._branches: dict[Hashable, PrivacyBudget] = {}
         self._cost = (0.0, 0.0)
         self._entered = False
@@ -319,12 +390,12 @@ class ParallelGroup:
         return self._cost[1]
 
     def branch(self, key: Hashable) -> PrivacyBudget:
-        """Return the branch of one part of the data; the same key gives the same branch again.
+        """Return the branch of one part of the records; the same key gives the same branch again.
 
         Parameters
         ----------
         key : hashable
-            The part's public name.
+            The part's public name, one of the keys that the group was opened with.
 
         Returns
         -------
@@ -334,20 +405,53 @@ class ParallelGroup:
         Examples
         --------
         >>> from dpbook import PrivacyBudget
-        >>> with PrivacyBudget(1.0).parallel() as group:
+        >>> with PrivacyBudget(1.0).parallel(n=4, parts={"a": 2, "b": 2}, fixed_by="design") as group:
         ...     group.branch("a") is group.branch("a")
         True
 
         Explained in :doc:`/book/background/composition`.
         """
+        self._parent._check_process()
         with self._parent._lock:
             if not self._entered or self._closed or self._parent._is_closed():
                 raise ValueError("branches exist inside the group's `with` block only")
+            positions = self.positions(key)
             if key not in self._branches:
-                self._branches[key] = PrivacyBudget._branch_of(self)
+                self._branches[key] = PrivacyBudget._branch_of(self, len(positions))
             return self._branches[key]
 
+    def positions(self, key: Hashable) -> range | NDArray[np.int64]:
+        """Return the positions of one part's records, to take them from the data with.
+
+        Parameters
+        ----------
+        key : hashable
+            One of the keys that the group was opened with.
+
+        Returns
+        -------
+        range or ndarray of int
+            As they were declared; for numbers of records, the block that is this part's.
+
+        Examples
+        --------
+        >>> from dpbook import PrivacyBudget
+        >>> PrivacyBudget(1.0).parallel(n=5, parts={"a": 2, "b": 3}, fixed_by="design").positions("b")
+        range(2, 5)
+
+        Explained in :doc:`/book/background/composition`.
+        """
+        try:
+            known = key in self._parts
+        except TypeError:  # a list, a set, ...: what has no hash was not declared
+            known = False
+        if not known:
+            names = ", ".join(map(repr, list(self._parts)[:5])) + ", …" * (len(self._parts) > 5)
+            raise ValueError(f"key must be one of the parts that the group was opened with, {names}; got {key!r}")
+        return self._parts[key]
+
     def __enter__(self) -> ParallelGroup:
+        self._parent._check_process()
         with self._parent._lock:
             if self._entered:
                 raise ValueError("a parallel group is entered once; open another with budget.parallel()")
@@ -360,6 +464,8 @@ class ParallelGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._parent._process:  # a fork inside the block: this copy of the ledger counts nothing
+            return
         with self._parent._lock:
             self._closed = True
             if self._cost == (0.0, 0.0):
@@ -376,6 +482,88 @@ class ParallelGroup:
 
     def _lines(self) -> Iterator[tuple[Any, tuple[Charge, ...]]]:
         return ((key, branch.ledger) for key, branch in self._branches.items())
+
+
+_Positions = range | NDArray[np.int64]
+
+
+def _disjoint(parts: Any, n: int) -> dict[Hashable, _Positions]:
+    """Return the positions of each part; raise unless they lie in 0, …, n - 1 and no two parts share one."""
+    if not isinstance(parts, Mapping):
+        raise TypeError(f"parts must map each part's name to its positions, got {type(parts).__name__}. {_BY_VALUE}")
+    if not parts:
+        raise ValueError("parts must hold at least one part, got none")
+    for key in parts:
+        _check_key(key)
+    if all(_is_count(part) for part in parts.values()):
+        return _blocks(parts, n)
+    taken = np.zeros(n, dtype=bool)
+    found = {}
+    for key, given in parts.items():
+        part = _positions(f"parts[{key!r}]", given, n)
+        # A range becomes a slice, which needs no array of its own.
+        at = slice(part[0], part[-1] + 1, part.step) if isinstance(part, range) and len(part) else part
+        if taken[at].any():
+            raise ValueError(f"parts must have no position in common: parts[{key!r}] shares one with an earlier part")
+        taken[at] = True
+        found[key] = part
+    return found
+
+
+def _is_count(part: Any) -> bool:
+    return isinstance(part, numbers.Integral) and not isinstance(part, (bool, np.bool_))
+
+
+def _blocks(parts: Mapping[Hashable, Any], n: int) -> dict[Hashable, _Positions]:
+    """Return one block of positions after the other, of the sizes given."""
+    found: dict[Hashable, _Positions] = {}
+    end = 0
+    for key, size in parts.items():
+        start, end = end, end + integer(f"parts[{key!r}]", size, least=0)
+        found[key] = range(start, end)
+    if end > n:
+        raise ValueError(f"parts must number at most n = {n} records together, got {end}")
+    return found
+
+
+def _positions(name: str, given: Any, n: int) -> _Positions:
+    """Return the positions of one part, each once; a mask is refused, for it comes from a comparison of values."""
+    if isinstance(given, range):
+        part: _Positions = given if given.step > 0 else given[::-1]
+        inside = not len(part) or (part[0] >= 0 and part[-1] < n)
+    else:
+        if isinstance(given, (str, bytes, Mapping, Set, Iterator)) or np.ndim(given) != 1:
+            raise TypeError(
+                f"{name} must be a range or a sequence of positions, got {type(given).__name__}. {_BY_VALUE}"
+            )
+        array = np.asarray(given)
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError(f"{name} must hold whole positions, got {array.dtype}. {_BY_VALUE}")
+        inside = not array.size or bool(array.min() >= 0 and array.max() < n)
+        if np.unique(array).size < array.size:
+            raise ValueError(f"{name} must hold each position once")
+        part = array.astype(np.int64)
+        part.flags.writeable = False
+    if not inside:
+        raise ValueError(f"{name} must hold positions from 0 to {n - 1}: one lies outside")
+    return part
+
+
+_PLAIN = (str, bytes, numbers.Real, np.generic, datetime.date, datetime.time, datetime.timedelta, enum.Enum)
+
+
+def _check_key(key: Any) -> None:
+    """Raise unless a key stays equal to itself, and only to itself, for as long as the group lives."""
+    if isinstance(key, tuple):
+        for item in key:
+            _check_key(item)
+    elif key is not None and not isinstance(key, _PLAIN):
+        raise TypeError(
+            "parts must have strings, numbers, dates, enumeration members, None or tuples of such as keys, got "
+            f"{type(key).__name__}: what can change, or is equal by other rules, does not name a part for good"
+        )
+    elif key != key:  # NaN, NaT
+        raise ValueError(f"parts must have keys that are equal to themselves: {key!r} is not, so it names no part")
 
 
 def _amounts(epsilon: Any, delta: Any) -> tuple[float, float]:

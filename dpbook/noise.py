@@ -25,9 +25,15 @@ __all__ = [
     "add_laplace_to_sum",
     "choose",
     "flip",
+    "require_choice",
+    "require_flips",
+    "require_gaussian_on_sum",
+    "require_laplace_on_sum",
 ]
 
 _ULPS = 64
+# The widest noise on a sum's grid, in steps: a draw that leaves 64 bits then has a probability below e^-63.
+_WIDEST = 2.0**56
 
 
 @cache
@@ -174,6 +180,65 @@ def add_laplace_to_sum(
     return np.array(measurement(total.totals.tolist()), dtype=np.float64) * total.unit, scale * total.unit
 
 
+def require_laplace_on_sum(unit: float, sensitivity: float, epsilon: float, rng: np.random.Generator | None) -> None:
+    """Raise unless :func:`add_laplace_to_sum` can draw for these public numbers: asked before a budget is charged.
+
+    Parameters
+    ----------
+    unit : float
+        The step of the sum's grid.
+    sensitivity, epsilon, rng
+        As in :func:`add_laplace_to_sum`.
+
+    Examples
+    --------
+    >>> from dpbook.noise import require_laplace_on_sum
+    >>> require_laplace_on_sum(2.0**-32, 1.0, 1e-9, None)
+    Traceback (most recent call last):
+    ...
+    ValueError: epsilon must be at least 5.96e-08 for this sensitivity: noise is drawn in 64 bits; got 1e-09
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    steps = math.ceil(sensitivity / unit)
+    if steps > epsilon * _WIDEST:
+        raise ValueError(
+            f"epsilon must be at least {steps / _WIDEST:.3g} for this sensitivity: noise is drawn in 64 bits; "
+            f"got {epsilon:g}"
+        )
+    if steps / epsilon * unit < 1e-280:
+        raise ValueError(f"epsilon must be smaller for this sensitivity: the noise has no scale; got {epsilon:g}")
+    if rng is None:
+        _laplace_measurement(steps, epsilon, "i64")
+
+
+def require_gaussian_on_sum(unit: float, scale: float) -> None:
+    """Raise unless :func:`add_gaussian_to_sum` can draw noise of this scale: asked before a budget is charged.
+
+    Parameters
+    ----------
+    unit : float
+        The step of the sum's grid.
+    scale : float
+        The noise's standard deviation.
+
+    Examples
+    --------
+    >>> from dpbook.noise import require_gaussian_on_sum
+    >>> require_gaussian_on_sum(2.0**-32, 1e9)
+    Traceback (most recent call last):
+    ...
+    ValueError: epsilon or delta must be larger: noise is drawn in 64 bits, and a scale of 1e+09 exceeds 1.68e+07
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    if scale > _WIDEST * unit:
+        raise ValueError(
+            f"epsilon or delta must be larger: noise is drawn in 64 bits, and a scale of {scale:.3g} exceeds "
+            f"{_WIDEST * unit:.3g}"
+        )
+
+
 def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator | None) -> NDArray[np.float64]:
     """Add Gaussian noise of standard deviation ``scale`` to an exact fixed-point sum.
 
@@ -293,6 +358,32 @@ def choose(utilities: NDArray[np.float64], sensitivity: float, epsilon: float, r
     return int(_noisy_max(sensitivity, epsilon)(utilities.tolist()))
 
 
+def require_choice(sensitivity: float, epsilon: float, rng: np.random.Generator | None) -> None:
+    """Raise unless :func:`choose` can draw for these public numbers: asked before a budget is charged.
+
+    Parameters
+    ----------
+    sensitivity, epsilon, rng
+        As in :func:`choose`.
+
+    Examples
+    --------
+    >>> from dpbook.noise import require_choice
+    >>> require_choice(1.0, 1e-200, None)
+    Traceback (most recent call last):
+    ...
+    ValueError: epsilon must lie between 1e-100 and 1e+100, got 1e-200
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    if not 1e-100 <= epsilon <= 1e100:
+        raise ValueError(f"epsilon must lie between 1e-100 and 1e+100, got {epsilon:g}")
+    if not 1e-300 <= sensitivity / epsilon <= 1e300:
+        raise ValueError(f"sensitivity / epsilon must lie between 1e-300 and 1e+300, got {sensitivity / epsilon:g}")
+    if rng is None:
+        _noisy_max(sensitivity, epsilon)
+
+
 @lru_cache(maxsize=64)
 def _noisy_max(sensitivity: float, epsilon: float) -> Any:
     """Return OpenDP's Gumbel report-noisy-max, which is the exponential mechanism, at scale 2Δ/ε."""
@@ -336,26 +427,56 @@ def flip(
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    truth = 1 / (1 + (count - 1) * math.exp(-epsilon))
     if rng is not None:
-        lie = rng.random(categories.shape) >= truth
+        lie = rng.random(categories.shape) >= _truth(count, epsilon)
         return np.where(lie, (categories + rng.integers(1, count, categories.shape)) % count, categories)
     dp = _opendp()
-
-    def responder(probability: float) -> Any:
-        return dp.m.make_randomized_response(list(range(count)), probability)
-
-    for _ in range(_ULPS):
-        if responder(truth).map(1) <= epsilon:
-            break
-        truth = math.nextafter(truth, 0.0)
-    else:
-        raise RuntimeError("OpenDP's privacy map rejects the probability of a true answer")
+    truth = _safe_truth(count, epsilon)
     if count == 2:  # all bits in one call; a bit flips with probability f/2, and 1 - truth is exact from 1/2 up
         bit_domain = dp.bitvector_domain(max(1, categories.size))
         flipper = dp.m.make_randomized_response_bitvec(bit_domain, dp.discrete_distance(), f=2 * (1 - truth))
         packed = flipper(np.packbits(categories.ravel().astype(np.uint8)).tobytes())
         bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=categories.size)
         return bits.astype(np.int64).reshape(categories.shape)
-    answer = responder(truth)
+    answer = dp.m.make_randomized_response(list(range(count)), truth)
     return np.array([answer(code) for code in categories.ravel().tolist()], dtype=np.int64).reshape(categories.shape)
+
+
+def require_flips(count: int, epsilon: float, rng: np.random.Generator | None) -> None:
+    """Raise unless :func:`flip` can draw for these public numbers: asked before a budget is charged.
+
+    Parameters
+    ----------
+    count, epsilon, rng
+        As in :func:`flip`.
+
+    Examples
+    --------
+    >>> from dpbook.noise import require_flips
+    >>> require_flips(2, 1e101, None)
+    Traceback (most recent call last):
+    ...
+    ValueError: epsilon must lie between 1e-100 and 1e+100, got 1e+101
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    if not 1e-100 <= epsilon <= 1e100:
+        raise ValueError(f"epsilon must lie between 1e-100 and 1e+100, got {epsilon:g}")
+    if rng is None:
+        _safe_truth(count, epsilon)
+
+
+def _truth(count: int, epsilon: float) -> float:
+    """Return the probability of a true answer."""
+    return 1 / (1 + (count - 1) * math.exp(-epsilon))
+
+
+@lru_cache(maxsize=64)
+def _safe_truth(count: int, epsilon: float) -> float:
+    """Return the probability of a true answer, lowered by single floats until OpenDP's accounting accepts it."""
+    dp, truth = _opendp(), _truth(count, epsilon)
+    for _ in range(_ULPS):
+        if dp.m.make_randomized_response(list(range(count)), truth).map(1) <= epsilon:
+            return truth
+        truth = math.nextafter(truth, 0.0)
+    raise RuntimeError("OpenDP's privacy map rejects the probability of a true answer")

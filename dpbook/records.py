@@ -22,15 +22,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbook._validation import finite_array, integer, positive
+from dpbook._validation import finite_array, flag, integer, positive, present_array, real_array
 
-__all__ = ["ExactSum", "as_chunks", "code_chunks", "exact_sum", "grid_unit"]
+__all__ = ["ExactSum", "as_chunks", "code_chunks", "exact_sum", "grid_unit", "side_by_side"]
 
 # Rows handed to `statistics` at a time: large enough for NumPy's speed, small enough for wide statistics.
 _BLOCK_ROWS = 2**14
 # 2**33 units per record times fewer than 2**30 records stays below 2**63, so no int64 total can overflow.
 _LARGEST_MULTIPLE = 2.0**33
 _MOST_RECORDS = 2**30 - 1
+_FINEST, _COARSEST = 2.0**-1022, 2.0**958
 
 Statistics = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -74,7 +75,8 @@ def grid_unit(magnitude: float) -> float:
     Parameters
     ----------
     magnitude : float
-        The largest absolute value a statistic can take, from its public bounds (never from the data).
+        The largest absolute value a statistic can take, from its public bounds (never from the data); between 2**-990
+        and 2**990.
 
     Returns
     -------
@@ -91,8 +93,9 @@ def grid_unit(magnitude: float) -> float:
     significand, exponent = math.frexp(positive("magnitude", magnitude))
     # magnitude = significand * 2**exponent with significand in [1/2, 1): exact where log2 would round.
     unit = math.ldexp(1.0, exponent - (significand == 0.5) - 32)
-    if unit < np.finfo(np.float64).smallest_normal:
-        raise ValueError(f"magnitude must be at least 2**-990, got {magnitude}")
+    # Below, multiples of the unit are not exact; above, the total of a billion records could overflow, for some data.
+    if not _FINEST <= unit <= _COARSEST:
+        raise ValueError(f"magnitude must lie between 2**-990 and 2**990, got {magnitude}")
     return unit
 
 
@@ -103,15 +106,18 @@ def exact_sum(
 
     Two data sets that differ in one record (replace-one neighbours, n public) have totals that differ, statistic by
     statistic, by at most the range of that statistic plus one unit. That holds for the numbers computed, not only
-    on paper. The sum itself is *not* private, and neither are the errors: NaN or an infinite value raises, and
-    only the curator may see that.
+    on paper. The sum itself is *not* private, and neither are the errors: a missing value (NaN, None, masked) or text
+    raises, and only the curator may see that. Infinite values and integers beyond the floats go to ``statistics`` as
+    infinities, to be clipped like any other value outside the bounds.
 
     Parameters
     ----------
-    data : array_like, DataFrame, Series, pyarrow Table, iterator of such chunks, or Dask collection
-        One row per record; one-dimensional data are one column. An iterator is read once, chunk by chunk, in memory
-        that does not grow with its length. A Dask collection is reduced where its partitions live; only integer
-        partial sums come back, and ``statistics`` must then be picklable.
+    data : array_like, table, iterator of such chunks, or Dask collection
+        One row per record; one-dimensional data are one column. Tables and columns are those of pandas, pyarrow
+        (Table, RecordBatch, RecordBatchReader, Array, ChunkedArray), or of a library that speaks Arrow's stream
+        protocol, as polars does. An iterator is read once, chunk by chunk, in memory that does not grow with its
+        length. A Dask collection is reduced where its partitions live; only integer partial sums come back, and
+        ``statistics`` must then be picklable.
     statistics : callable
         Takes a read-only float array (rows, columns) and returns an array (rows, k) of *clipped* statistics, each
         row computed from the same row of its argument alone.
@@ -130,11 +136,11 @@ def exact_sum(
     Raises
     ------
     ValueError
-        If ``data`` hold no record, NaN or infinite values, too many records (2**30 or more) or chunks with
-        different columns; if ``columns`` are missing; or if a statistic exceeds 2**33 units, which cannot happen to
+        If ``data`` hold no record, missing values, too many records (2**30 or more) or chunks with different columns;
+        if ``columns`` are missing; or if a statistic is not finite or exceeds 2**33 units, which cannot happen to
         statistics clipped to the magnitude from which ``unit`` was made.
     TypeError
-        If ``data`` are not numeric.
+        If ``data`` are not numeric, or of a kind that is not read (the error names it and says what to do).
 
     Examples
     --------
@@ -161,7 +167,7 @@ def exact_sum(
 
 
 def as_chunks(
-    data: Any, columns: str | Sequence[str] | None = None, name: str = "data"
+    data: Any, columns: str | Sequence[str] | None = None, name: str = "data", *, infinite: bool = False
 ) -> Iterator[NDArray[np.float64]]:
     """Yield the records as read-only float arrays (rows, columns) of at most 16,384 rows.
 
@@ -170,22 +176,25 @@ def as_chunks(
 
     Parameters
     ----------
-    data : array_like, DataFrame, Series, pyarrow Table, iterator of such chunks, or Dask collection
-        One row per record. A Dask collection is fetched partition by partition.
+    data : array_like, table, iterator of such chunks, or Dask collection
+        As in :func:`exact_sum`, one row per record. A Dask collection is fetched partition by partition.
     columns : str or sequence of str, optional
         The columns of a table to read, in this order; all of them by default.
     name : str
         What errors call ``data``.
+    infinite : bool, default False
+        Whether infinite values are handed on, for a caller that clips them, or raise.
 
     Yields
     ------
     ndarray of float64, shape (rows, columns)
-        Finite values, at least one row; nothing for empty data.
+        Values without a missing one, at least one row; nothing for empty data.
 
     Raises
     ------
     ValueError
-        At NaN or infinite values, missing ``columns``, or chunks with different columns.
+        At missing values (NaN, None, masked), infinite ones unless they are asked for, missing ``columns``, or chunks
+        with different columns.
     TypeError
         At values that are not numbers or booleans.
 
@@ -197,7 +206,7 @@ def as_chunks(
 
     Explained in :doc:`/book/background/where-privacy-breaks`.
     """
-    wanted = _column_names(columns)
+    wanted, checked_array = _column_names(columns), present_array if flag("infinite", infinite) else finite_array
     first: tuple[Any, ...] | None = None
     for labels, block in _blocks(data, wanted, name):
         if block.shape[1] == 0:
@@ -205,7 +214,7 @@ def as_chunks(
         first = labels if first is None else first
         if labels != first:
             raise ValueError(f"{name} must have the same columns in every chunk, got {first} and then {labels}")
-        checked = finite_array(name, block)[:]
+        checked = checked_array(name, block)[:]
         checked.flags.writeable = False  # of this view only: statistics must not write into the caller's data
         yield checked
 
@@ -217,8 +226,8 @@ def code_chunks(
 
     Parameters
     ----------
-    data : array_like, DataFrame, Series, pyarrow Table, iterator of such chunks, or Dask collection
-        One row per record, attribute j coded as 0, ..., ``sizes[j] - 1``.
+    data : array_like, table, iterator of such chunks, or Dask collection
+        As in :func:`exact_sum`, one row per record, attribute j coded as 0, ..., ``sizes[j] - 1``.
     sizes : sequence of int
         How many values each attribute can take: public, from the code book.
     columns : str or sequence of str, optional
@@ -244,12 +253,119 @@ def code_chunks(
     Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     domain = np.array([integer(f"sizes[{j}]", size, least=1) for j, size in enumerate(sizes)])
-    for chunk in as_chunks(data, columns, name):
+    for chunk in as_chunks(data, columns, name, infinite=True):
         if chunk.shape[1] != len(domain):
             raise ValueError(f"{name} must have {len(domain)} columns, one per entry of sizes, got {chunk.shape[1]}")
         if (chunk != np.rint(chunk)).any() or (chunk < 0).any() or (chunk >= domain).any():
             raise ValueError(f"{name} must hold whole codes from 0 to sizes - 1: a value lies outside the domain")
         yield chunk.astype(np.int64)
+
+
+def side_by_side(
+    left: Any, right: Any, names: tuple[str, str] = ("X", "y"), *, right_columns: int | None = None
+) -> Any:
+    """Pair the records of two collections by position, whatever form they have; never by an index or a name.
+
+    Record i is row i of ``left`` followed by row i of ``right``. An index, as pandas and Dask have one, plays no part:
+    a label that occurs twice, or in one of the two only, would pair records by their values, and then one record
+    could move all others. Dask collections are paired partition by partition, where those live, and each pair of
+    partitions must have as many rows; then the whole is paired by position too.
+
+    Parameters
+    ----------
+    left, right : array_like, table, iterator of chunks, or both a Dask collection
+        As :func:`exact_sum` takes them, in chunks of any sizes.
+    names : pair of str
+        What errors call them.
+    right_columns : int, optional
+        How many columns ``right`` must have.
+
+    Returns
+    -------
+    iterator of arrays, or partitions
+        What :func:`exact_sum` and :func:`as_chunks` read. They raise ValueError where one side has more rows than the
+        other (the number of records is public).
+
+    Raises
+    ------
+    TypeError
+        If one side is a Dask collection and the other is not.
+    ValueError
+        If two Dask collections have different numbers of partitions.
+
+    Examples
+    --------
+    >>> ages, pay = pd.Series([31, 50], index=[7, 8]), pd.Series([20.0, 24.0], index=[8, 7])
+    >>> [rows.tolist() for rows in as_chunks(side_by_side(ages, pay))]
+    [[[31.0, 20.0], [50.0, 24.0]]]
+
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+    """
+    if _is_dask(left) or _is_dask(right):
+        return _dask_pairs(left, right, names, right_columns)
+    return _paired(left, right, names, right_columns)
+
+
+def _paired(left: Any, right: Any, names: tuple[str, str], right_columns: int | None) -> Iterator[NDArray[np.float64]]:
+    """Yield blocks of paired records from two sources that may come in blocks of other sizes."""
+    sources = tuple(as_chunks(side, name=name, infinite=True) for side, name in zip((left, right), names, strict=True))
+    nothing = np.empty((0, 1))
+    xs, ys = nothing, nothing
+    while True:
+        xs = xs if len(xs) else next(sources[0], nothing)
+        ys = ys if len(ys) else next(sources[1], nothing)
+        if len(xs) == 0 or len(ys) == 0:
+            break
+        if ys.shape[1] != (right_columns or ys.shape[1]):
+            words = "one column" if right_columns == 1 else f"{right_columns} columns"
+            raise ValueError(f"{names[1]} must have {words}, got {ys.shape[1]}")
+        rows = min(len(xs), len(ys))
+        yield np.concatenate([xs[:rows], ys[:rows]], axis=1)
+        xs, ys = xs[rows:], ys[rows:]
+    if len(xs) or len(ys):
+        raise ValueError(f"{names[0]} and {names[1]} must have as many rows: one of them ends before the other")
+
+
+class _Partitions(NamedTuple):
+    """Delayed blocks of records that stand for a Dask collection."""
+
+    delayed: list[Any]
+
+
+def _dask_pairs(left: Any, right: Any, names: tuple[str, str], right_columns: int | None) -> _Partitions:
+    """Pair the partitions of two Dask collections by their numbers, as they are, and their rows on the workers."""
+    one, other = names
+    remedy = f"Put both into one table and pass {other} as the name of its column, so that records travel together"
+    if not (_is_dask(left) and _is_dask(right)):
+        raise TypeError(f"{one} and {other} must both be Dask collections, or neither. {remedy}")
+    if all(hasattr(side, "rechunk") for side in (left, right)) and not math.isnan(sum((*left.shape, *right.shape))):
+        if left.shape[0] != right.shape[0]:
+            words = f"got {left.shape[0]} and {right.shape[0]}"
+            raise ValueError(f"{one} and {other} must have as many rows: one of them ends before the other; {words}")
+        right = right.rechunk({0: left.chunks[0]})
+    # Unoptimised: a reader that is asked for fewer columns may merge partitions, and differently for the two sides.
+    parts = [
+        _dask_partitions(side, None, name, optimise=False) for side, name in zip((left, right), names, strict=True)
+    ]
+    if len(parts[0]) != len(parts[1]):
+        words = f"got {len(parts[0])} and {len(parts[1])}"
+        raise ValueError(f"{one} and {other} must have as many partitions, paired one by one; {words}. {remedy}")
+    dask: Any = importlib.import_module("dask")
+    pair = dask.delayed(_pair_of_partitions, pure=False)
+    return _Partitions([pair(xs, ys, names, right_columns, remedy) for xs, ys in zip(*parts, strict=True)])
+
+
+def _pair_of_partitions(
+    left: Any, right: Any, names: tuple[str, str], right_columns: int | None, remedy: str
+) -> NDArray[np.float64]:
+    """Return the paired records of two partitions, on the worker that holds them."""
+    if len(left) != len(right):
+        raise ValueError(
+            f"{names[0]} and {names[1]} must have as many rows in every partition, got {len(left)} and {len(right)} in "
+            f"one. {remedy}"
+        )
+    blocks = list(_paired(left, right, names, right_columns))
+    return np.concatenate(blocks) if blocks else np.empty((0, 1))
 
 
 def _power_of_two(name: str, value: float) -> float:
@@ -263,17 +379,19 @@ def _partial_sum(
     data: Any, statistics: Statistics, unit: float, columns: str | Sequence[str] | None, name: str
 ) -> tuple[NDArray[np.int64], int] | None:
     """Return the integer totals and the number of records, or None where there is no record."""
-    return _add_up((_round(statistics, chunk, unit), len(chunk)) for chunk in as_chunks(data, columns, name))
+    chunks = as_chunks(data, columns, name, infinite=True)
+    return _add_up((_round(statistics, chunk, unit), len(chunk)) for chunk in chunks)
 
 
 def _round(statistics: Statistics, chunk: NDArray[np.float64], unit: float) -> NDArray[np.int64]:
     """Return the sum over the chunk of the statistics in whole units: each row rounded first, then added."""
-    values = finite_array("the output of statistics", statistics(chunk))
+    with np.errstate(all="ignore"):  # whether arithmetic overflows on its way to a clipped value is the record's secret
+        values = finite_array("the output of statistics", statistics(chunk))
     if values.ndim != 2 or len(values) != len(chunk):
         raise ValueError(
             f"statistics must return one row per record: an array ({len(chunk)}, k), got shape {values.shape}"
         )
-    with np.errstate(over="ignore"):  # an overflow to infinity is caught by the next line
+    with np.errstate(all="ignore"):  # an overflow to infinity is caught by the next line
         multiples = np.rint(values / unit)
     if (np.abs(multiples) > _LARGEST_MULTIPLE).any():
         raise ValueError(
@@ -314,15 +432,41 @@ def _blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[t
             yield from _blocks(partition.compute(), columns, name)
     elif isinstance(data, (pd.DataFrame, pd.Series)):
         yield from _table_blocks(data.to_frame() if isinstance(data, pd.Series) else data, columns, name)
-    elif type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "to_pandas"):
+    elif (arrow := _arrow_form(data, name)) is not None:
         # Arrow's own types keep a missing value missing (then NaN), where NumPy's would turn booleans into objects.
-        for piece in data.to_batches(max_chunksize=_BLOCK_ROWS) if hasattr(data, "to_batches") else [data]:
+        for piece in arrow.to_batches(max_chunksize=_BLOCK_ROWS) if hasattr(arrow, "to_batches") else [arrow]:
             yield from _blocks(piece.to_pandas(types_mapper=pd.ArrowDtype), columns, name)
     elif isinstance(data, Iterator):
         for chunk in data:
             yield from _blocks(chunk, columns, name)
     else:
         yield from _array_blocks(data, columns, name)
+
+
+def _arrow_form(data: Any, name: str) -> Any:
+    """Return the pyarrow form of a table or column of pyarrow, polars or another library that speaks Arrow, or None."""
+    library = type(data).__module__.split(".")[0]
+    if library == "pyarrow" and not isinstance(data, Iterator):
+        if not hasattr(data, "to_pandas"):
+            raise TypeError(
+                f"{name} is a pyarrow {type(data).__name__}, which is not read as it is: pass its to_table(), or an "
+                "iterator over its batches"
+            )
+        return data
+    if library == "polars" and not hasattr(data, "__arrow_c_stream__"):
+        raise TypeError(
+            f"{name} is a polars {type(data).__name__}, which is not read as it is: collect() it into a DataFrame, and "
+            "if that is refused pass its to_pandas()"
+        )
+    if isinstance(data, type) or library == "pyarrow" or not hasattr(data, "__arrow_c_stream__"):
+        return None
+    try:
+        pyarrow: Any = importlib.import_module("pyarrow")
+    except ImportError as error:
+        words = f'{name} is a {library} {type(data).__name__}: reading it needs pyarrow, pip install "dpbook[scale]"'
+        raise ImportError(words) from error
+    column = pyarrow.chunked_array(data)
+    return pyarrow.Table.from_struct_array(column) if pyarrow.types.is_struct(column.type) else column
 
 
 def _table_blocks(
@@ -332,11 +476,22 @@ def _table_blocks(
     labels = tuple(chosen.columns)
     for position, label in enumerate(labels):
         kind = chosen.dtypes.iloc[position]
-        if not _is_real(kind):
+        if not (_is_real(kind) or kind == np.dtype(object)):
             raise TypeError(f"{name} must be numeric (real numbers or booleans), got {kind} in column {label!r}")
     for start in range(0, len(chosen), _BLOCK_ROWS):
         block = chosen.iloc[start : start + _BLOCK_ROWS]
-        yield labels, block.to_numpy(dtype=np.float64, na_value=np.nan)
+        if all(map(_is_real, chosen.dtypes)):
+            yield labels, block.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:  # one large integer makes a column of objects; its records are read one by one
+            parts = [_column(block.iloc[:, j], f"{name} in column {label!r}") for j, label in enumerate(labels)]
+            yield labels, np.stack(parts, axis=1)
+
+
+def _column(column: pd.Series, name: str) -> NDArray[np.float64]:
+    """Return one column of a table as floats, missing entries as NaN."""
+    if _is_real(column.dtype):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return real_array(name, column.to_numpy(dtype=object))
 
 
 def _is_real(kind: Any) -> bool:
@@ -347,14 +502,8 @@ def _is_real(kind: Any) -> bool:
 def _array_blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
     if columns is not None:
         raise ValueError(f"columns selects from a table by name, but {name} has no column names")
-    try:
-        array = np.asarray(np.ma.filled(data.astype(np.float64), np.nan) if np.ma.isMaskedArray(data) else data)
-    except ValueError:
-        raise ValueError(f"{name} must have rows of equal length") from None
-    if array.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} must be numeric (real numbers or booleans), got {type(data).__name__} of {array.dtype}"
-        )
+    plain = isinstance(data, np.ndarray) and data.dtype.kind in "biuf" and not np.ma.isMaskedArray(data)
+    array = data if plain else real_array(name, data)  # a plain array is converted block by block, not at once
     if array.ndim not in (1, 2):
         raise ValueError(f"{name} must have 1 or 2 dimensions, one row per record, got shape {array.shape}")
     rows = array[:, np.newaxis] if array.ndim == 1 else array
@@ -374,18 +523,20 @@ def _present(available: Iterable[Any], columns: list[str], name: str) -> list[st
 
 def _is_dask(data: Any) -> bool:
     """Tell a Dask collection by its protocol, so that Dask is imported only when it is already in use."""
-    return hasattr(data, "__dask_graph__") and not isinstance(data, type)
+    return isinstance(data, _Partitions) or (hasattr(data, "__dask_graph__") and not isinstance(data, type))
 
 
-def _dask_partitions(data: Any, columns: list[str] | None, name: str) -> list[Any]:
+def _dask_partitions(data: Any, columns: list[str] | None, name: str, *, optimise: bool = True) -> list[Any]:
     """Return the partitions as delayed objects; a table reads only the columns asked for."""
+    if isinstance(data, _Partitions):
+        return data.delayed
     if not hasattr(type(data), "to_delayed"):  # of the type: a Delayed object claims every attribute
         raise TypeError(f"{name} must be a Dask DataFrame, Series or Array, got {type(data).__name__}")
     if columns is not None and getattr(data, "ndim", 0) == 2 and hasattr(data, "columns"):
         data = data[_present(data.columns, columns, name)]
     if getattr(data, "ndim", 0) == 2 and hasattr(data, "rechunk") and data.numblocks[1] > 1:
         data = data.rechunk({1: -1})  # a record must not be split between blocks
-    return list(np.ravel(data.to_delayed()))
+    return list(np.ravel(data.to_delayed(optimize_graph=optimise)))
 
 
 def _dask_sum(

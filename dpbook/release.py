@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,9 @@ from dpbook._version import __version__
 __all__ = ["Release"]
 
 _FORMAT = "dpbook.Release/1"
+_PURE = ("laplace", "geometric")  # mechanisms whose delta is 0
+_MOST_RECORDS = 2**53  # beyond, a float does not hold every whole number
+_DEEPEST = 20  # levels of lists and mappings in the settings
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -31,7 +34,8 @@ class Release:
     Parameters
     ----------
     values : mapping of str to array
-        The noisy statistics by name, in order; stored read-only. NaN and infinities are refused.
+        The noisy statistics by name, in order. NaN and infinities are refused. Every look at an entry gives a read-only
+        array of its own, so that nothing done to it changes the release.
     model : str
         What the statistics are of, such as ``"binomial"``; an ``infer`` function checks it.
     mechanism : str
@@ -39,13 +43,18 @@ class Release:
     scale, sensitivity : mapping of str to float
         The noise scale and the sensitivity behind each entry of ``values``.
     epsilon, delta : float
-        The privacy loss of the whole release.
+        The privacy loss of the whole release; delta is 0 for Laplace and geometric noise.
     n : int
-        The number of records, public under replace-one neighbours.
+        The number of records, public under replace-one neighbours; at most 2⁵³.
     bounds : mapping of str to (low, high)
         The bounds that records were clipped to.
     settings : mapping
-        Further public settings (intercept, cliques …): numbers, strings, lists and mappings of them.
+        Further public settings (intercept, cliques …): numbers, strings, lists and mappings of them, up to 20 deep.
+        ``bounds_epsilon``, where it is set, says that the bounds were released privately, at that cost of their own.
+    centre : mapping of str to float, optional
+        What was subtracted from each record's statistic before it was rounded to a grid, for the entries of ``values``
+        where that is not 0: a public number, from the bounds. ``values`` have n times it added back, which is
+        post-processing since both are public; so inference need not know of it.
     float_safe : bool
         True for noise from floating-point-safe samplers, False for seeded teaching noise.
     neighbours : str, default "replace-one"
@@ -77,6 +86,7 @@ class Release:
     delta: float = 0.0
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    centre: Mapping[str, float] = field(default_factory=dict)
     neighbours: str = "replace-one"
     version: str = __version__
 
@@ -86,20 +96,27 @@ class Release:
         for name in ("model", "mechanism", "neighbours", "version"):
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} must be a string, got {getattr(self, name)!r}")
-        for name in ("values", "bounds", "settings"):
+        for name in ("values", "bounds", "settings", "centre"):
             _check_names(name, getattr(self, name))
         flag("float_safe", self.float_safe)
         checked: dict[str, Any] = {
-            "values": MappingProxyType({k: _read_only(f"values[{k!r}]", v) for k, v in self.values.items()}),
+            "values": _Arrays({k: _checked_array(f"values[{k!r}]", v) for k, v in self.values.items()}),
             "scale": self._by_name("scale"),
             "sensitivity": self._by_name("sensitivity"),
             "epsilon": positive("epsilon", self.epsilon),
             "delta": delta_value("delta", self.delta),
             "n": integer("n", self.n, least=1),
+            "centre": MappingProxyType({k: finite_number(f"centre[{k!r}]", v) for k, v in self.centre.items()}),
             "bounds": MappingProxyType({k: interval(f"bounds[{k!r}]", v) for k, v in self.bounds.items()}),
             "settings": _freeze("settings", dict(self.settings)),
             "float_safe": bool(self.float_safe),
         }
+        if checked["n"] > _MOST_RECORDS:
+            raise ValueError(f"n must be at most 2**53, got {self.n}")
+        if checked["delta"] and self.mechanism in _PURE:
+            raise ValueError(f"delta must be 0 for the {self.mechanism} mechanism, which is pure; got {self.delta}")
+        if not set(self.centre) <= set(self.values):
+            raise ValueError(f"centre must have names of values ({', '.join(self.values)}), got {list(self.centre)}")
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -140,6 +157,8 @@ class Release:
         Explained in :doc:`/book/background/after-a-release`.
         """
         content = {f.name: _thaw(getattr(self, f.name)) for f in fields(self)}
+        if not content["centre"]:  # most releases have none, and text without it reads as before there was one
+            del content["centre"]
         return json.dumps({"format": _FORMAT, **content}, allow_nan=False)
 
     @classmethod
@@ -149,12 +168,18 @@ class Release:
         Parameters
         ----------
         text : str
-            What ``to_json`` returned, here or on another machine.
+            What ``to_json`` returned, here or on another machine. Whoever wrote it is not trusted: whatever is not a
+            release, from other types to numbers written twice, raises.
 
         Returns
         -------
         Release
             Equal to the original in every bit.
+
+        Raises
+        ------
+        ValueError
+            If the text is anything but a release; and nothing else, whatever it is.
 
         Examples
         --------
@@ -166,13 +191,11 @@ class Release:
 
         Explained in :doc:`/book/background/after-a-release`.
         """
-        try:
-            content = json.loads(text)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"text is not JSON: {error}") from None
+        content = _parsed(text)
         found = content.pop("format", None) if isinstance(content, dict) else None
         if found != _FORMAT:
-            raise ValueError(f"text is not a dpbook release: its format is {found!r}, not {_FORMAT!r}")
+            raise ValueError(f"text is not a dpbook release: its format is {found!r:.60}, not {_FORMAT!r}")
+        content = {"centre": {}, **content}
         expected = {f.name for f in fields(cls)}
         if set(content) != expected:
             raise ValueError(f"text has other fields than a release: {sorted(set(content) ^ expected)}")
@@ -180,7 +203,10 @@ class Release:
             content["values"] = {name: _array(value) for name, value in content["values"].items()}
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             raise ValueError("text has values that are not arrays as to_json writes them") from None
-        return cls(**content)
+        try:
+            return cls(**content)
+        except TypeError as error:  # where a caller of the class made a mistake of type, here the text is wrong
+            raise ValueError(f"text is not a release: {error}") from None
 
     def require(self, *, model: str, mechanisms: tuple[str, ...] = ()) -> None:
         """Raise unless the release is of this model, and made by one of these mechanisms where they are named.
@@ -238,7 +264,7 @@ class Release:
             f"{name}: sensitivity {self.sensitivity[name]:.6g}, noise scale {self.scale[name]:.6g}"
             for name in self.values
         )
-        bounds = "; ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in self.bounds.items()) or "none"
+        bounds = "; ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in self.bounds.items())
         source = (
             "floating-point-safe samplers, system entropy"
             if self.float_safe
@@ -250,7 +276,7 @@ class Release:
                 f"- **Guarantee.** ε = {self.epsilon:.6g}, δ = {delta}, for {self.neighbours} neighbours.",
                 f"- **Unit of privacy.** {unit[:1].upper()}{unit[1:]}; k units of one person are protected at kε.",
                 f"- **Public by assumption.** The number of records, n = {self.n}, and the bounds.",
-                f"- **Bounds.** {bounds}; set without looking at the data.",
+                f"- **Bounds.** {bounds + self._origin_of_bounds() if bounds else 'none'}.",
                 f"- **Statistic and mechanism.** {self.model}, {self.mechanism}. {noise}.",
                 f"- **What it means.** Between any two values of one unit's record, all other records given, the "
                 f"release moves nobody's odds by a factor of more than {odds}{caveat}.",
@@ -259,6 +285,13 @@ class Release:
                 f"- **Software.** dpbook {self.version}.",
             ]
         )
+
+    def _origin_of_bounds(self) -> str:
+        """Say where the bounds came from, which only the curator knows unless they were released."""
+        paid = self.settings.get("bounds_epsilon")
+        if isinstance(paid, bool) or not isinstance(paid, (int, float)):
+            return ", taken as public: the guarantee needs them to be set without looking at these records"
+        return f", released privately from the same records at ε = {paid:.6g}, which adds to the ε above"
 
     def __repr__(self) -> str:
         names = ", ".join(f"{name}{list(value.shape)}" for name, value in self.values.items())
@@ -277,15 +310,70 @@ def _check_names(name: str, value: Any) -> None:
         raise TypeError(f"{name} must have strings as keys, got {list(value)!r}")
 
 
+def _parsed(text: Any) -> Any:
+    """Return what JSON text says; raise ValueError on all else, on keys given twice, and on NaN and Infinity."""
+    if not isinstance(text, str):
+        raise ValueError(f"text is not JSON: it must be a string, got {type(text).__name__}")
+    try:
+        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("text is not a dpbook release: it is nested too deep") from None
+    except ValueError as error:
+        raise ValueError(f"text is not JSON: {error}") from None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):  # two readers of the text might believe different ones
+        raise ValueError("a key occurs twice in one object")
+    return content
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
 def _array(content: Mapping[str, Any]) -> NDArray[Any]:
-    """Return an array from what :func:`_thaw` made of it; raise where it says whole numbers and holds others."""
-    whole = np.dtype(content["dtype"]).kind != "f"
-    if whole and not all(type(number) is int for number in content["data"]):
+    """Return an array from what :func:`_thaw` made of it; raise on any other content."""
+    kinds = {"float64": (int, float), "int64": (int,)}[content["dtype"]]
+    shape, data = content["shape"], content["data"]
+    if set(content) != {"dtype", "shape", "data"} or not isinstance(shape, list) or not isinstance(data, list):
         raise TypeError
-    return np.array(content["data"], dtype=content["dtype"]).reshape(content["shape"])
+    if not all(type(side) is int and side >= 0 for side in shape) or not all(type(each) in kinds for each in data):
+        raise TypeError
+    if math.prod(shape) != len(data):
+        raise ValueError
+    return np.array(data, dtype=content["dtype"]).reshape(shape)
 
 
-def _read_only(name: str, value: ArrayLike) -> NDArray[Any]:
+class _Arrays(Mapping[str, NDArray[Any]]):
+    """Arrays by name, held as bytes: every look gives a fresh array, whose data, shape and dtype are its own."""
+
+    __slots__ = ("_held",)
+    _held: Mapping[str, tuple[bytes, np.dtype[Any], tuple[int, ...]]]
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        held = {name: (array.tobytes(), array.dtype, array.shape) for name, array in arrays.items()}
+        object.__setattr__(self, "_held", MappingProxyType(held))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise TypeError("the values of a release cannot be changed")
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        data, dtype, shape = self._held[name]
+        return np.ndarray(shape, dtype, buffer=data)  # bytes cannot be written to, and neither can this
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def _checked_array(name: str, value: ArrayLike) -> NDArray[Any]:
     array = np.array(value)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be a numeric array, got dtype {array.dtype}")
@@ -294,20 +382,21 @@ def _read_only(name: str, value: ArrayLike) -> NDArray[Any]:
     array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite: a release refuses NaN and infinite values")
-    array.setflags(write=False)
-    return array.view()  # NumPy makes a view writeable again only if what it views is
+    return array
 
 
-def _freeze(name: str, value: Any) -> Any:
+def _freeze(name: str, value: Any, depth: int = 0) -> Any:
     """Return ``value`` with lists made tuples and mappings read-only; raise on what JSON cannot carry exactly."""
+    if depth > _DEEPEST:
+        raise ValueError(f"settings must be nested at most {_DEEPEST} deep")
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError(f"{name} must have strings as keys, got {list(value)!r}")
-        return MappingProxyType({key: _freeze(f"{name}[{key!r}]", item) for key, item in value.items()})
+        return MappingProxyType({key: _freeze(f"{name}[{key!r}]", item, depth + 1) for key, item in value.items()})
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return tuple(_freeze(f"{name}[{i}]", item) for i, item in enumerate(value))
+        return tuple(_freeze(f"{name}[{i}]", item, depth + 1) for i, item in enumerate(value))
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, str, int)):

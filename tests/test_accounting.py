@@ -13,6 +13,7 @@ from scipy import integrate, stats
 
 from dpbook.accounting import (
     advanced_composition,
+    discrete_gaussian_delta,
     gaussian_delta,
     gaussian_rho,
     group_privacy,
@@ -156,6 +157,46 @@ def test_gaussian_delta_underflows_to_zero_not_to_one() -> None:
 
 
 # zCDP -----------------------------------------------------------------------------------------------------------------
+
+
+def exact_discrete_delta(epsilon: float, shift: int, scale: float) -> mpmath.mpf:
+    """Return delta by definition, the sum over all outputs of (q - e^ε p)+, to fifty digits."""
+    with mpmath.workdps(50):
+        reach = math.ceil(50 * scale) + shift
+        law = {y: mpmath.exp(-(mpmath.mpf(y) ** 2) / (2 * mpmath.mpf(scale) ** 2)) for y in range(-reach, reach + 1)}
+        factor = mpmath.exp(mpmath.mpf(epsilon))
+        excess = (law[y] - factor * law.get(y + shift, 0) for y in law)
+        return mpmath.fsum(max(0, each) for each in excess) / mpmath.fsum(law.values())
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.2, 0.543, 1.0, 3.7, 9.9])
+@pytest.mark.parametrize("shift", [1, 2, 7, 40])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 8.0, 50.0])
+def test_the_profile_of_discrete_gaussian_noise_is_the_one_of_its_definition(
+    epsilon: float, shift: int, scale: float
+) -> None:
+    exact = exact_discrete_delta(epsilon, shift, scale)
+    found = discrete_gaussian_delta(epsilon, shift, scale)
+    assert found >= exact * (1 - mpmath.mpf(10) ** -30) or exact < 1e-290  # never below, but for underflow
+    assert found == pytest.approx(float(exact), rel=1e-11, abs=1e-300)
+
+
+def test_the_discrete_profile_tends_to_the_gaussian_one_with_the_square_of_the_step() -> None:
+    """The kink of (q - e^ε p)+ adds between -h²/12 and h²/24 of its slope there (Euler and Maclaurin), h = 1/scale."""
+    for scale in (50.0, 400.0, 3000.0):
+        for mu, epsilon in [(0.5, 1.0), (1.0, 1.0), (2.0, 3.0)]:
+            shift = round(mu * scale)
+            mu = shift / scale
+            slope = mu * stats.norm.pdf(epsilon / mu - mu / 2)
+            gap = discrete_gaussian_delta(epsilon, shift, scale) - gaussian_delta(epsilon, mu)
+            assert -1 / 12 - 1e-3 <= gap * scale**2 / slope <= 1 / 24 + 1e-3
+
+
+def test_a_smaller_shift_of_discrete_gaussian_noise_never_has_a_larger_delta() -> None:
+    for scale in (0.3, 1.0, 4.2):
+        for epsilon in (0.1, 1.0, 5.0):
+            deltas = [discrete_gaussian_delta(epsilon, shift, scale) for shift in range(1, 40)]
+            assert all(one <= other * (1 + 1e-11) for one, other in itertools.pairwise(deltas))
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0, 10.0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpbook import noise
+from dpbook import noise, regression
+from dpbook.accounting import discrete_gaussian_delta
 from dpbook.audit import epsilon_lower_bound
+from dpbook.mechanisms import gaussian_scale
 from dpbook.records import ExactSum
 
 Floats = NDArray[np.float64]
@@ -135,6 +138,46 @@ def test_real_noise_on_a_fixed_point_sum_stays_on_its_grid() -> None:
     total = ExactSum(np.array([5, -5, 1 << 40]), 2.0**-10, 10)
     for noisy in (noise.add_laplace_to_sum(total, 1.0, 0.5, None)[0], noise.add_gaussian_to_sum(total, 2.0, None)):
         assert np.array_equal(noisy * 2.0**10, np.rint(noisy * 2.0**10))
+
+
+@pytest.mark.parametrize("unit", [2.0**-32, 2.0**-3, 1.0, 8.0])
+@pytest.mark.parametrize("sensitivity", [0.3, 1.0, 2.5, 17.0])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.7, 8.0, 200.0])
+def test_laplace_noise_on_a_grid_keeps_its_promise_however_coarse(
+    unit: float, sensitivity: float, epsilon: float
+) -> None:
+    """Totals move by whole steps; a vector of L1 norm k steps costs exactly k steps / scale, however many entries."""
+    total = ExactSum(np.array([0, 0, 0]), unit, 1)
+    for rng in (None, np.random.default_rng(2)):
+        scale = Fraction(noise.add_laplace_to_sum(total, sensitivity, epsilon, rng)[1])
+        farthest = math.floor(Fraction(sensitivity) / Fraction(unit))
+        assert farthest * Fraction(unit) / scale <= Fraction(epsilon) * (1 + Fraction(1, 2**50))
+
+
+def test_gaussian_noise_of_a_regression_knows_its_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an intercept nothing can be centred, so that narrow bounds far from zero span few steps of its grid."""
+    seen: list[tuple[ExactSum, float]] = []
+    original = noise.add_gaussian_to_sum
+    monkeypatch.setattr(noise, "add_gaussian_to_sum", lambda *a: seen.append(a[:2]) or original(*a))
+    for bounds in ((0.0, 1.0), (1e9, 1e9 + 1), (1e10, 1e10 + 1)):
+        release = regression.release(
+            np.full(3, bounds[0]),
+            np.full(3, bounds[1]),
+            x_bounds=bounds,
+            y_bounds=bounds,
+            epsilon=8.0,
+            delta=1e-4,
+            mechanism="gaussian",
+            intercept=False,
+        )
+        total, scale = seen.pop()
+        needed = gaussian_scale(
+            sensitivity=release.sensitivity["sums"], epsilon=8.0, delta=1e-4, unit=total.unit, statistics=3
+        )
+        assert scale == release.scale["sums"] == needed
+        if scale < 2**16 * total.unit:
+            shift = math.floor(release.sensitivity["sums"] / total.unit)
+            assert discrete_gaussian_delta(8.0, shift, scale / total.unit) <= 1e-4
 
 
 def test_a_sensitivity_off_the_grid_is_rounded_up_to_it() -> None:

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import tracemalloc
+import warnings
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -53,6 +54,16 @@ def test_the_grid_unit_is_the_power_of_two_the_formula_says(magnitude: float) ->
     unit = grid_unit(magnitude)
     assert math.frexp(unit)[0] == 0.5
     assert Fraction(magnitude) <= Fraction(unit) * 2**32 < 2 * Fraction(magnitude)
+
+
+def test_a_magnitude_whose_totals_could_overflow_is_refused_whatever_the_records() -> None:
+    largest = 2.0**990
+    unit = grid_unit(largest)
+    most = ExactSum(np.array([2**33 * (2**30 - 1)]), unit, 2**30 - 1)  # the largest total that can be
+    assert np.isfinite(most.values).all()
+    for magnitude in (math.nextafter(largest, math.inf), 1.7e308, math.nextafter(2.0**-991, 0.0), 5e-324):
+        with pytest.raises(ValueError, match=r"^magnitude must lie between 2\*\*-990 and 2\*\*990"):
+            grid_unit(magnitude)
 
 
 @pytest.mark.parametrize(
@@ -169,13 +180,47 @@ def test_arrow_tables_and_batches_give_the_identical_sum() -> None:
     frame = table(40_000)
     expected = exact_sum(frame, moments, unit=2.0**-32)
     held = arrow.Table.from_pandas(frame)
-    for form in (held, iter(held.to_batches(max_chunksize=7_000)), held.to_reader()):
+    batch = held.combine_chunks().to_batches()[0]
+    for form in (held, batch, iter(held.to_batches(max_chunksize=7_000)), held.to_reader()):
         assert same(exact_sum(form, moments, unit=2.0**-32), expected)
-    assert same(exact_sum(held, clipped, unit=2.0**-32, columns="y"), exact_sum(held["y"], clipped, unit=2.0**-32))
-    with pytest.raises(ValueError, match="data must be finite"):
-        exact_sum(arrow.table({"x": [True, None]}), clipped, unit=0.5)
+    one = exact_sum(frame["y"], clipped, unit=2.0**-32)
+    assert same(exact_sum(held, clipped, unit=2.0**-32, columns="y"), one)
+    for form in (held["y"], batch.column(1), arrow.array(frame["y"])):  # a ChunkedArray and two Arrays
+        assert same(exact_sum(form, clipped, unit=2.0**-32), one)
+    for missing in (arrow.table({"x": [True, None]}), arrow.array([1, None]), arrow.chunked_array([[1.0], [None]])):
+        with pytest.raises(ValueError, match="data must have no missing values"):
+            exact_sum(missing, clipped, unit=0.5)
     with pytest.raises(TypeError, match="data must be numeric"):
         exact_sum(arrow.table({"x": ["1"]}), clipped, unit=0.5)
+    with pytest.raises(TypeError, match=r"data is a pyarrow InMemoryDataset, .* pass its to_table\(\)"):
+        exact_sum(pytest.importorskip("pyarrow.dataset").dataset(held), clipped, unit=0.5)
+
+
+def test_polars_is_read_through_arrow_or_refused_by_name() -> None:
+    """Stand-ins: what polars is known by is its module's name and Arrow's stream protocol."""
+    arrow = pytest.importorskip("pyarrow")
+
+    class DataFrame:
+        __module__ = "polars.dataframe.frame"
+
+        def __init__(self, held: Any) -> None:
+            self._held = held
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            return self._held.__arrow_c_stream__(requested_schema)
+
+    LazyFrame = type("LazyFrame", (), {"__module__": "polars.lazyframe.frame"})
+
+    frame = table(500)
+    held = arrow.Table.from_pandas(frame)
+    assert same(exact_sum(DataFrame(held), moments, unit=2.0**-32), exact_sum(frame, moments, unit=2.0**-32))
+    column = exact_sum(frame["y"], clipped, unit=2.0**-32)
+    assert same(exact_sum(DataFrame(held), clipped, unit=2.0**-32, columns="y"), column)
+    assert same(exact_sum(DataFrame(held["y"]), clipped, unit=2.0**-32), column)
+    with pytest.raises(ValueError, match="data must have no missing values"):
+        exact_sum(DataFrame(arrow.table({"x": [1, None]})), clipped, unit=0.5)
+    with pytest.raises(TypeError, match=r"survey is a polars LazyFrame, .* collect\(\)"):
+        exact_sum(LazyFrame(), clipped, unit=0.5, name="survey")
 
 
 def test_dask_collections_give_the_identical_sum() -> None:
@@ -214,7 +259,7 @@ def test_dask_errors_name_the_argument() -> None:
     dataframe = pytest.importorskip("dask.dataframe")
     dask = pytest.importorskip("dask")
     lazy = dataframe.from_pandas(table(30).assign(z=[math.nan] + [0.0] * 29), npartitions=3)
-    with pytest.raises(ValueError, match="survey must be finite"):
+    with pytest.raises(ValueError, match="survey must have no missing values"):
         exact_sum(lazy, clipped, unit=2.0**-32, name="survey")
     with (
         dask.config.set(scheduler=lambda *_, **__: pytest.fail("computed before the columns were checked")),
@@ -278,6 +323,66 @@ def test_the_totals_cannot_be_overwritten() -> None:
         exact_sum([1.0], clipped, unit=0.5).totals[0] = 0
 
 
+# Two collections, side by side
+
+
+def test_two_collections_are_paired_by_position_and_never_by_index() -> None:
+    left, right = table(500)[["x"]], table(500)["y"]
+    expected = table(500).to_numpy()
+    shuffled = right.set_axis(np.random.default_rng(1).permutation(500))
+    streams = (left.iloc[i : i + 77] for i in range(0, 500, 77)), iter([right.iloc[:200], right.iloc[200:]])
+    for pair in ((left, right), (left, shuffled), (left, right.set_axis([0] * 500)), streams, (left, right.tolist())):
+        np.testing.assert_array_equal(np.concatenate(list(as_chunks(records.side_by_side(*pair)))), expected)
+    with pytest.raises(ValueError, match="X must be numeric"):
+        list(as_chunks(records.side_by_side([[1.0], [1.0, 2.0]], right)))
+    with pytest.raises(ValueError, match="b must have 2 columns, got 1"):
+        list(as_chunks(records.side_by_side(left, right, ("a", "b"), right_columns=2)))
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_two_collections_of_unequal_lengths_are_refused(longer: int) -> None:
+    sides = [np.zeros(150), np.zeros(200)][:: -1 if longer else 1]
+    for forms in (sides, [iter([side[:100], side[100:]]) for side in sides], [pd.Series(side) for side in sides]):
+        with pytest.raises(ValueError, match="X and y must have as many rows"):
+            list(as_chunks(records.side_by_side(*forms)))
+
+
+# Values beyond all bounds
+
+
+@pytest.mark.parametrize(
+    "far",
+    [math.inf, 1.7e308, 2**63, 2**64, 10**400, Fraction(10**400)],
+    ids=["inf", "largest", "2**63", "2**64", "10**400", "fraction"],
+)
+def test_a_value_beyond_the_bounds_counts_as_the_bound_however_far_it_is(far: Any) -> None:
+    """Neither an error, nor a warning, nor the type that one value gives an array may tell how far."""
+    expected = exact_sum([0.25, 1.0, -1.0], clipped, unit=2.0**-32)
+    forms: list[Any] = [[0.25, far, -far], np.array([0.25, far, -far], dtype=object), iter([[0.25], [far, -far]])]
+    forms += [pd.Series([0.25, far, -far], dtype=object), pd.DataFrame({"x": [0.25, far, -far]})]
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for form in forms:
+            assert same(exact_sum(form, clipped, unit=2.0**-32), expected)
+
+
+def test_statistics_may_overflow_on_their_way_to_a_clipped_value() -> None:
+    """A user who made NumPy raise must not see an error that depends on the records."""
+    with np.errstate(all="raise"):
+        for value in (1.0, 1.7e308, 5e-324):
+            exact_sum([value], lambda rows: np.clip(rows * rows / 1e-300, 0.0, 1.0), unit=2.0**-32)
+
+
+def test_as_chunks_hands_infinities_on_only_where_asked() -> None:
+    assert [chunk.tolist() for chunk in as_chunks([1.0, math.inf], infinite=True)] == [[[1.0], [math.inf]]]
+    with pytest.raises(ValueError, match="data must be finite"):
+        list(as_chunks([1.0, math.inf]))
+    with pytest.raises(ValueError, match="data must have no missing values"):
+        list(as_chunks([1.0, math.nan], infinite=True))
+    with pytest.raises(ValueError, match="a value lies outside the domain"):
+        list(code_chunks([0.0, math.inf], sizes=[2]))
+
+
 # Errors
 
 
@@ -285,16 +390,20 @@ def test_the_totals_cannot_be_overwritten() -> None:
     "data",
     [
         [1.0, math.nan],
-        np.array([[0.0, math.inf]]),
+        [1.0, None],
+        [[1.0, 2.0], np.ma.masked_array([3.0, 4.0], mask=[False, True])],
+        [1.0, np.ma.masked],
+        np.array([1.0, None], dtype=object),
         pd.DataFrame({"x": [1.0, None]}),
+        pd.DataFrame({"x": [1.0, 2**70, None]}, dtype=object),
         pd.Series([1, None], dtype="Int64"),
         np.ma.masked_array([1.0, 2.0], mask=[False, True]),
         np.ma.masked_array([1, 2], mask=[False, True]),
         iter([[1.0], [math.nan]]),
     ],
 )
-def test_missing_and_infinite_values_raise_and_name_the_argument(data: Any) -> None:
-    with pytest.raises(ValueError, match="survey must be finite"):
+def test_missing_values_raise_and_name_the_argument(data: Any) -> None:
+    with pytest.raises(ValueError, match="survey must have no missing values"):
         exact_sum(data, clipped, unit=2.0**-32, name="survey")
 
 
@@ -307,7 +416,9 @@ def test_missing_and_infinite_values_raise_and_name_the_argument(data: Any) -> N
         pd.Series(pd.to_datetime(["2020-01-01"])),
         np.array([1j]),
         pd.Series([1j]),
-        [None],
+        np.array([1.0, "2"], dtype=object),
+        pd.DataFrame({"x": [1.0, "2"]}, dtype=object),
+        np.ma.masked_array(["1", "2"], mask=[False, True]),
         None,
         "text",
         {"x": [1.0]},
@@ -315,7 +426,7 @@ def test_missing_and_infinite_values_raise_and_name_the_argument(data: Any) -> N
     ],
 )
 def test_what_is_not_numeric_raises_and_names_the_argument(data: Any) -> None:
-    with pytest.raises(TypeError, match="survey must be numeric"):
+    with pytest.raises(TypeError, match=r"survey( in column 'x')? must be numeric"):
         exact_sum(data, clipped, unit=2.0**-32, name="survey")
 
 
@@ -329,11 +440,12 @@ def test_a_shape_that_is_no_table_raises() -> None:
     for data, message in [
         (np.zeros((2, 2, 2)), "1 or 2 dimensions"),
         (3.0, "1 or 2 dimensions"),
-        ([[1.0], [1.0, 2.0]], "rows of equal length"),
         (np.zeros((3, 0)), "at least one column"),
     ]:
         with pytest.raises(ValueError, match=f"survey must have {message}"):
             exact_sum(data, clipped, unit=2.0**-32, name="survey")
+    with pytest.raises(ValueError, match="survey must be numeric, in rows of equal length"):
+        exact_sum([[1.0], [1.0, 2.0]], clipped, unit=2.0**-32, name="survey")
 
 
 @pytest.mark.parametrize(

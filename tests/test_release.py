@@ -42,11 +42,14 @@ def test_json_round_trip_is_exact_to_the_bit(values):
 
 
 def test_every_field_survives_the_round_trip():
-    release = make(epsilon=0.1 + 0.2, delta=1e-7, scale={"sum": math.pi, "table": 1 / 3})
+    release = make(
+        mechanism="gaussian", epsilon=0.1 + 0.2, delta=1e-7, centre={"sum": 0.1}, scale={"sum": math.pi, "table": 1 / 3}
+    )
     restored = Release.from_json(release.to_json())
     assert restored.epsilon == 0.1 + 0.2
     assert restored.delta == 1e-7
     assert restored.scale["sum"] == math.pi
+    assert restored.centre == {"sum": 0.1}
     assert restored.bounds == {"x": (0.0, 1.0)}
     assert restored.settings["cliques"] == (("a", "b"), ("b",))
     assert restored.settings["intercept"] is True
@@ -90,6 +93,12 @@ def test_a_release_refuses_nan_and_infinity_by_name(bad):
         ({"values": {1: [1.0]}, "scale": {1: 1.0}, "sensitivity": {1: 1.0}}, "values"),
         ({"values": {"sum": np.array([2**63], dtype=np.uint64), "table": [1]}}, "sum"),
         ({"epsilon": 10**400}, "epsilon"),
+        ({"n": 2**53 + 1}, "n must"),
+        ({"delta": 1e-6}, "delta"),
+        ({"delta": 1e-6, "mechanism": "geometric"}, "delta"),
+        ({"centre": {"other": 1.0}}, "centre"),
+        ({"centre": {"sum": math.inf}}, "centre"),
+        ({"centre": 3.0}, "centre"),
     ],
 )
 def test_a_release_refuses_bad_fields_by_name(changes, named):
@@ -113,6 +122,34 @@ def test_a_release_is_immutable_all_the_way_down():
             mapping["sum"] = 1.0  # type: ignore[index]
 
 
+@pytest.mark.filterwarnings("ignore:Setting the:DeprecationWarning")
+def test_nothing_done_to_an_array_of_a_release_changes_the_release():
+    release = make()
+    before = release.to_json()
+    for look in (lambda: release["sum"], lambda: release.values["sum"], lambda: dict(release.values)["sum"]):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            look().setflags(write=True)
+        with pytest.raises(TypeError):
+            look().data[0] = 1.0
+        held = look()
+        held.dtype = np.int64  # of this array alone
+        held.shape = (1, 1)
+        held.strides = (0, 0)
+        assert look().dtype == np.float64
+        assert look().shape == (1,)
+    for change in (lambda: setattr(release.values, "_held", {}), lambda: release.values.update({})):
+        with pytest.raises((TypeError, AttributeError)):
+            change()
+    nested = make(settings={"a": {"b": [1, {"c": 2}]}, "array": np.ones(2)})
+    with pytest.raises(TypeError):
+        nested.settings["a"]["b"] = 1
+    with pytest.raises(TypeError):
+        nested.settings["a"]["b"][1]["c"] = 3
+    with pytest.raises(TypeError):
+        nested.settings["array"][0] = 3
+    assert release.to_json() == before
+
+
 def test_a_release_can_travel_to_another_process():
     assert pickle.loads(pickle.dumps(make())) == make()
 
@@ -124,7 +161,10 @@ def test_equality_sees_every_bit():
     assert make() != "release"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "3", '{"format": "dpbook.Release/1"}', None])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "3", '{"format": "dpbook.Release/1"}', None, 3, b"{}", make().to_json().encode(), bytearray(b"1")],
+)
 def test_other_text_is_refused(text):
     with pytest.raises(ValueError, match="text"):
         Release.from_json(text)
@@ -140,12 +180,115 @@ def test_other_text_is_refused(text):
         {"sum": {"dtype": "int64", "shape": [1], "data": [2**70]}},
         {"sum": {"dtype": "float64", "data": [1.0]}},
         {"sum": {"dtype": "number", "shape": [1], "data": [1.0]}},
+        {"sum": {"dtype": None, "shape": [1], "data": [1.0]}},
+        {"sum": {"dtype": "object", "shape": [1], "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": None, "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": 1, "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": [-1], "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": [True], "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": [10**12], "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": [0, 2**70], "data": []}},
+        {"sum": {"dtype": "float64", "shape": [1] * 100, "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": [1], "data": ["1.0"]}},
+        {"sum": {"dtype": "float64", "shape": [1], "data": [True]}},
+        {"sum": {"dtype": "float64", "shape": [1], "data": [[1.0]]}},
+        {"sum": {"dtype": "float64", "shape": [1], "data": "1"}},
+        {"sum": {"dtype": "float64", "shape": [1], "data": [10**400]}},
+        {"sum": {"dtype": "int64", "shape": [1], "data": [True]}},
+        {"sum": {"dtype": "int64", "shape": [1], "data": [1.0]}},
+        {"sum": {"dtype": ["float64"], "shape": [1], "data": [1.0]}},
+        {"sum": {"dtype": "float64", "shape": [1], "data": [1.0], "more": 1}},
     ],
 )
 def test_arrays_that_another_hand_has_changed_are_refused(values):
     content = json.loads(make().to_json()) | {"values": values}
     with pytest.raises(ValueError, match="text has values"):
         Release.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"epsilon": 0.5', '"epsilon": "0.5"'),
+        ('"epsilon": 0.5', '"epsilon": true'),
+        ('"epsilon": 0.5', '"epsilon": NaN'),
+        ('"epsilon": 0.5', '"epsilon": 1e999'),
+        ('"epsilon": 0.5', '"epsilon": 0.1, "epsilon": 0.5'),
+        ('"ridge": 0.1', '"ridge": Infinity'),
+        ('"ridge": 0.1', '"ridge": 0.2, "ridge": 0.1'),
+        ('"ridge": 0.1', '"ridge": ' + "[" * 30 + "]" * 30),
+        ('"ridge": 0.1', '"ridge": ' + "[" * 100_000 + "]" * 100_000),
+        ('"ridge": 0.1', '"ridge": ' + '{"a": ' * 900 + "1" + "}" * 900),
+        ('"delta": 0.0', '"delta": 1e-6'),
+        ('"delta": 0.0', '"delta": null'),
+        ('"n": 40', '"n": 40.0'),
+        ('"n": 40', '"n": true'),
+        ('"n": 40', '"n": 9007199254740993'),
+        ('"n": 40', '"n": 1' + "0" * 5000),
+        ('"float_safe": false', '"float_safe": 0'),
+        ('"float_safe": false', '"float_safe": "no"'),
+        ('"bounds": {"x": [0.0, 1.0]}', '"bounds": {"x": "01"}'),
+        ('"bounds": {"x": [0.0, 1.0]}', '"bounds": {"x": [false, true]}'),
+        ('"bounds": {"x": [0.0, 1.0]}', '"bounds": null'),
+        ('"scale": {"sum": 2.0,', '"scale": {"sum": "2.0",'),
+        ('"model": "binomial"', '"model": null'),
+    ],
+)
+def test_hostile_text_is_a_value_error_and_nothing_else(old, new):
+    text = make().to_json()
+    assert text.count(old) == 1
+    with pytest.raises(ValueError, match=r"text|must"):
+        Release.from_json(text.replace(old, new))
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=6,
+)
+
+
+def replaced_at(content, path, new):
+    """Return the content with what a path of numbers leads to replaced."""
+    if not path or not isinstance(content, (dict, list)) or not content:
+        return new
+    if isinstance(content, list):
+        at = path[0] % len(content)
+        return [replaced_at(item, path[1:], new) if i == at else item for i, item in enumerate(content)]
+    name = list(content)[path[0] % len(content)]
+    return {key: replaced_at(item, path[1:], new) if key == name else item for key, item in content.items()}
+
+
+def read_or_refused(text):
+    """A release that is read is sound: it round-trips to itself. Anything but a ValueError fails the test."""
+    try:
+        release = Release.from_json(text)
+    except ValueError:
+        return
+    assert Release.from_json(release.to_json()) == release
+    assert release.report()
+    assert all(np.isfinite(release[name]).all() for name in release.values)
+    assert 0 < release.epsilon < math.inf
+    assert 0 <= release.delta < 1
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=5), ANY_JSON)
+def test_text_with_any_part_replaced_is_a_sound_release_or_a_value_error(path, new):
+    content = json.loads(make(centre={"sum": 0.5}).to_json())
+    read_or_refused(json.dumps(replaced_at(content, path, new)))
+
+
+@given(st.integers(0, 700), st.integers(0, 60), st.text(max_size=8) | st.sampled_from([*'{}[]",:0-eE.', "1e999"]))
+def test_text_with_any_stretch_rewritten_is_a_sound_release_or_a_value_error(start, length, new):
+    text = make().to_json()
+    start = start % len(text)
+    read_or_refused(text[:start] + new + text[start + length :])
+
+
+def test_text_from_before_there_was_a_centre_reads_as_before():
+    assert "centre" not in make().to_json()
+    assert make() != make(centre={"sum": 1.0})
+    assert Release.from_json(make(centre={"sum": 1.0}).to_json()).centre == {"sum": 1.0}
 
 
 def test_text_with_a_field_too_many_or_too_few_is_refused_by_its_name():
@@ -181,6 +324,17 @@ def test_the_report_states_guarantee_unit_n_scale_and_noise_source():
     for fact in ("ε = 0.5", "replace-one", "One respondent", "n = 40", "noise scale 2", "do not publish", "[0, 1]"):
         assert fact in text
     assert "do not publish" not in make(float_safe=True).report()
-    assert "δ = 1e-06" in make(delta=1e-6).report()
+    assert "δ = 1e-06" in make(mechanism="gaussian", delta=1e-6).report()
     assert "more than e^ε = 1.65." in text
     assert "more than e^ε, which exceeds 10^304." in make(epsilon=1e6).report()
+
+
+def test_the_report_claims_nothing_about_bounds_that_the_release_does_not_know():
+    """Bounds may have come from anywhere; only bounds that were released say where they came from."""
+    assert "taken as public" in make().report()
+    assert "set without looking at the data" not in make().report()
+    bought = make(settings={"bounds_epsilon": 0.25}).report()
+    assert "released privately from the same records at ε = 0.25" in bought
+    assert "without looking" not in bought
+    assert "taken as public" in make(settings={"bounds_epsilon": "0.25"}).report()  # not a number: not believed
+    assert "- **Bounds.** none." in make(bounds={}).report()

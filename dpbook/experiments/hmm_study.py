@@ -59,6 +59,7 @@ EPSILONS = (0.03, 0.1, 0.3, 1.0, 10.0)
 METHODS = ("noise-aware", "naive", "exponential")
 PRIOR = hmm.Prior(stay=2.0)
 ACTIVITY = (2.0, 15.0)
+CHAINS: dict[str, Any] = {"prior": PRIOR, "draws": 720, "chains": 1, "burn_in": 150}  # of the calibration
 CELLS = (  # of the calibration
     (float("inf"), "non-private"),
     *((epsilon, method) for epsilon in (0.1, 0.5, 2.0) for method in ("noise-aware", "naive")),
@@ -549,13 +550,11 @@ def _simulate_at(parameters: Mapping[str, Array], rng: np.random.Generator, *, e
 def _infer_all(world: _World, rng: np.random.Generator, *, method: str) -> list[Posterior]:
     if method == "non-private":
         exact = hmm._Exact(world.counts.astype(float))
-        return hmm._sample(exact, 2, PRIOR, 0, 720, 1, 150, False, rng, False, method)
+        return hmm._sample(exact, 0, False, method, **CHAINS, rng=rng)
+    options = CHAINS | ({"activity": ACTIVITY} if method == "noise-aware" else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return hmm.infer(
-            world.releases, method=method, prior=PRIOR, activity=ACTIVITY, draws=720, chains=1, burn_in=150,
-            paths=False, rng=rng,
-        )  # fmt: skip
+        return hmm.infer(world.releases, method=method, paths=False, rng=rng, **options)
 
 
 def _likelihood_of(parameters: Mapping[str, Array], world: _World) -> Array:

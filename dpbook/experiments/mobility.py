@@ -314,7 +314,8 @@ def learn(
         release = dpsgd.release_dpsgd(people, DOMAIN, CLIQUES, epsilon=epsilon, rng=rng, **options, **chosen)
         return dpsgd.field_of(release)
     noisy = graphical.release(people, DOMAIN, CLIQUES, epsilon=epsilon, rng=rng, **options)
-    return graphical.fit(noisy, method=method, ridge=ridge, tolerance=1e-5, iterations=300)
+    penalty: dict[str, Any] = {} if ridge is None else {"ridge": ridge}
+    return graphical.fit(noisy, method=method, tolerance=1e-5, iterations=300, **penalty)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

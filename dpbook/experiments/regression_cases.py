@@ -73,7 +73,7 @@ TRACT_COVARIATES = NormalInverseWishart(mean=[0.5], strength=1.0, scale=[[0.4]],
 # Earnings: dollars an hour on a log scale, years of schooling, years of age, and whether a woman.
 COVARIATES = ("education", "age", "woman")
 EARNINGS_BOUNDS: Mapping[str, Any] = {
-    "x_bounds": ([0.0, 16.0, 0.0], [20.0, 65.0, 1.0]),
+    "x_bounds": [(0.0, 20.0), (16.0, 65.0), (0.0, 1.0)],
     "y_bounds": (0.0, math.log(100.0)),
 }
 EARNINGS_PRIOR = NormalInverseGamma(
@@ -88,7 +88,7 @@ EARNINGS_PRIOR = NormalInverseGamma(
 class _Design:
     """Bounds and prior of a cirrhosis regression."""
 
-    x_bounds: tuple[Any, Any]
+    x_bounds: list[tuple[float, float]]
     y_bounds: tuple[float, float]
     prior: NormalInverseGamma
 
@@ -100,7 +100,7 @@ def _cirrhosis_design(kind: str, x: Array, y: Array) -> _Design:
         prior = NormalInverseGamma(
             mean=[50.0, *[0.0] * d], precision=np.diag([0.16, *[400.0] * d]), shape=3.0, rate=800.0
         )
-        return _Design(([_RATE[0]] * d, [_RATE[1]] * d), _RATE, prior)
+        return _Design([_RATE] * d, _RATE, prior)
     low, high, height = x.min(axis=0), x.max(axis=0), float(y.max() - y.min())
     # NIG([1, 0], .25, 20, .5) on data scaled to [0, 1]: the slope comes first there.
     slope_unit = height / (high - low)
@@ -110,7 +110,8 @@ def _cirrhosis_design(kind: str, x: Array, y: Array) -> _Design:
     mean = to_units @ np.array([0.0, *[1.0 / d] * d]) + np.array([y.min(), *[0.0] * d])
     back = np.linalg.inv(to_units / height)
     prior = NormalInverseGamma(mean=mean, precision=0.25 * back.T @ back, shape=20.0, rate=0.5 * height**2)
-    return _Design((low.tolist(), high.tolist()), (float(y.min()), float(y.max())), prior)
+    pairs = list(zip(low.tolist(), high.tolist(), strict=True))
+    return _Design(pairs, (float(y.min()), float(y.max())), prior)
 
 
 def cirrhosis(

@@ -298,11 +298,10 @@ def learn(release: Release, method: str, *, tolerance: float = 1e-4) -> MarkovRa
     """
     if method == "mbi":
         return fit_mbi(release)[0]
-    ridge = 1.0 if method == "ridge" else None
+    options: dict[str, Any] = {"method": "naive", "ridge": 1.0} if method == "ridge" else {"method": method}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = "naive" if method == "ridge" else method
-        return graphical.fit(release, method=fitted, ridge=ridge, tolerance=tolerance, iterations=500)
+        return graphical.fit(release, tolerance=tolerance, iterations=500, **options)
 
 
 def fit_mbi(release: Release, *, iterations: int = 1000) -> tuple[MarkovRandomField, float]:

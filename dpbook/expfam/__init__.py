@@ -24,6 +24,7 @@ from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensit
 from dpbook.expfam.previews import Preview, preview
 from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 from dpbook.expfam.releases import (
+    PrivateBounds,
     private_bounds,
     release,
     release_posterior_samples,
@@ -46,6 +47,7 @@ __all__ = [
     "NormalInverseGamma",
     "Poisson",
     "Preview",
+    "PrivateBounds",
     "infer",
     "infer_nonprivate",
     "methods_of",

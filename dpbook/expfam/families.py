@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from scipy import special
 from dpbook import sensitivity as exact
 from dpbook._validation import finite_array, integer, interval, one_of
 from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
+from dpbook.records import grid_unit
 
 __all__ = [
     "Binomial",
@@ -34,6 +36,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 OUTSIDE = ("clip", "redact")
+_NARROW = 1024.0  # bounds whose width is a smaller share of their distance from zero are rounded from one of them on
+_LARGEST, _CLOSEST = 1e100, 1e-100  # of bounds: beyond, sums and squares of some records would leave the floats
 _NAMES = ("binomial", "multinomial", "exponential", "poisson", "normal")  # of the families here
 
 
@@ -189,8 +193,17 @@ class Family(ABC):
         """What one record can add to the sufficient statistic."""
         return self.released_range if self.bounded else (0.0, math.inf)
 
-    @property
-    def on_grid(self) -> bool:
+    def _grid(self, outside: str) -> tuple[float, float]:
+        """Return what is subtracted from every released statistic before it is rounded, and the step of the grid.
+
+        Both depend on public numbers alone. The grid has some 2³² steps over the largest magnitude that a rounded
+        number can have, and for most bounds that is the width, give or take a factor. Where clipped statistics lie
+        further from zero than 1024 times their width, the end nearest to zero is subtracted first, so that the grid
+        follows the width. The subtraction is exact: both numbers are within a factor of two (Sterbenz).
+        """
+        return 0.0, grid_unit(self.magnitude)
+
+    def _on_grid(self, outside: str) -> bool:
         """Whether every released statistic is a whole number, so that the fixed-point grid rounds nothing."""
         return self.bounded
 
@@ -401,6 +414,17 @@ class _Bounded(Family):
     def _edges(self) -> tuple[float, float]:
         return (self.lower, self.upper)
 
+    @property
+    def _inside_range(self) -> tuple[float, float]:
+        """The range of the released statistics of a record inside the bounds."""
+        return self._edges
+
+    def _grid(self, outside: str) -> tuple[float, float]:
+        low, high = self._inside_range
+        if outside == "redact" or max(abs(low), abs(high)) <= _NARROW * (high - low):
+            return super()._grid(outside)  # a redacted record adds 0, so that there the width reaches to 0
+        return (low if low > 0 else high), grid_unit(high - low)
+
     def _released(self, rows: Array, outside: str) -> Array:
         """Return the powers of the clipped record, or of the record where it lies inside and zeros elsewhere."""
         _check_outside(outside)
@@ -601,10 +625,9 @@ class Poisson(_Bounded):
     def __post_init__(self) -> None:
         _set_bounds(self, least=0.0)
 
-    @property
-    def on_grid(self) -> bool:
+    def _on_grid(self, outside: str) -> bool:
         """Whether the bounds are whole numbers, as the counts are, and the grid holds every whole number up to them."""
-        return self.lower.is_integer() and self.upper.is_integer() and self.upper <= 2.0**32
+        return self.lower.is_integer() and self.upper.is_integer() and self._grid(outside)[1] <= 1
 
     def _released(self, rows: Array, outside: str) -> Array:
         """Return the clipped or redacted counts, after a check that they are counts."""
@@ -708,7 +731,8 @@ class Normal(_Bounded):
         return (-1.0, 1.0)
 
     def _standardised(self, rows: Array) -> Array:
-        return (rows - self.centre) / self.half_width
+        with np.errstate(over="ignore"):  # a record may lie more than the largest float of half-widths away
+            return (rows - self.centre) / self.half_width
 
     def _to_standard(self, theta: Array) -> Array:
         """Return (mean, variance) in the released coordinates."""
@@ -802,7 +826,9 @@ class CustomFamily(_Bounded):
     support : (low, high)
         Where records can lie; high may be infinite.
     statistic : callable
-        Maps records to the sufficient statistic t(x), monotone in x.
+        Maps records to the sufficient statistic t(x). Records come to it one at a time, and what it returns for one
+        inside the bounds is clipped to ``range_inside``; an error or NaN counts as the lower end. So a release is
+        private whatever the function does with the record that it is given.
     log_density : callable
         ``log_density(x, theta)``, broadcasting; the logarithm of the density, or of the probability of a whole number.
     conjugate : callable
@@ -811,6 +837,9 @@ class CustomFamily(_Bounded):
         What priors it takes; a prior has ``draw``, ``log_density`` and ``support``.
     discrete : bool, default False
         Whether records are whole numbers.
+    range_inside : (low, high), optional
+        The range of the statistic for records inside the bounds, from the formula and not from data. By default its
+        values at the two bounds, which is right for a monotone statistic; others are refused without it.
 
     Examples
     --------
@@ -840,6 +869,7 @@ class CustomFamily(_Bounded):
     conjugate: Callable[..., Array]
     prior_type: type
     discrete: bool = False
+    range_inside: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name or self.name in _NAMES:
@@ -853,11 +883,42 @@ class CustomFamily(_Bounded):
             raise ValueError(f"support must contain (lower, upper) = {self.bounds}, got {self.support}")
         if self.discrete and not math.isfinite(low):
             raise ValueError(f"support must begin somewhere for whole numbers, got {self.support}")
+        if self.range_inside is not None:
+            object.__setattr__(self, "range_inside", interval("range_inside", self.range_inside))
+        _require_moderate("range_inside", self._inside_range)
+        if self.range_inside is None:
+            self._require_monotone()
+
+    def _require_monotone(self) -> None:
+        """Raise where the statistic leaves the range of its ends at one of some 300 public records in between."""
+        low, high = self._inside_range
+        x = self._nodes[0]
+        with np.errstate(all="ignore"):
+            values = np.asarray(self.statistic(x[(x >= self.lower) & (x <= self.upper)]), dtype=float)
+        least, most = float(np.nanmin(values)), float(np.nanmax(values))
+        if least < low - 1e-9 * (high - low) or most > high + 1e-9 * (high - low):
+            raise ValueError(
+                f"statistic must be monotone between the bounds, or range_inside be given: it reaches from {least:.6g} "
+                f"to {most:.6g} inside them, and from {low:.6g} to {high:.6g} at the two bounds"
+            )
+
+    @functools.cached_property
+    def _inside_range(self) -> tuple[float, float]:
+        """The range that statistics are clipped to; found once, so that clipping and sensitivity cannot differ."""
+        if self.range_inside is not None:
+            return self.range_inside
+        ends = np.asarray(self.statistic(np.array([self.lower, self.upper])), dtype=float)
+        if ends.shape != (2,) or not np.isfinite(ends).all() or ends[0] == ends[1]:
+            raise ValueError(
+                f"statistic must give two different finite numbers for the bounds {self.bounds}, got {ends}; where it "
+                "cannot, give its range_inside"
+            )
+        return float(ends.min()), float(ends.max())
 
     @property
-    def _inside_range(self) -> tuple[float, float]:
-        low, high = sorted(float(v) for v in self.statistic(np.array([self.lower, self.upper])))
-        return low, high
+    def settings(self) -> Mapping[str, Any]:
+        """The bounds, and the range of the statistic where it was given."""
+        return {**super().settings, **({} if self.range_inside is None else {"range_inside": self.range_inside})}
 
     @property
     def released_range(self) -> tuple[float, float]:
@@ -865,11 +926,13 @@ class CustomFamily(_Bounded):
         low, high = self._inside_range
         return min(low, 0.0), max(high, 0.0)
 
-    @property
+    @functools.cached_property
     def statistic_range(self) -> tuple[float, float]:
-        """What one record can add to the sufficient statistic, over the support."""
-        low, high = sorted(float(v) for v in self.statistic(np.array(self.support)))
-        return low, high
+        """What one record can add to the sufficient statistic: its values inside and at the ends of the support."""
+        with np.errstate(all="ignore"):
+            ends = np.asarray(self.statistic(np.array(self.support)), dtype=float)
+        reached = [*self._inside_range, *ends[~np.isnan(ends)].tolist()]
+        return min(reached), max(reached)
 
     @property
     def magnitude(self) -> float:
@@ -883,13 +946,32 @@ class CustomFamily(_Bounded):
     def _released(self, rows: Array, outside: str) -> Array:
         """Return the statistic of the clipped record, or of the record where it lies inside and 0 elsewhere."""
         _check_outside(outside)
-        value = self.statistic(np.clip(rows, self.lower, self.upper))
+        value = self._one_by_one(np.clip(rows, self.lower, self.upper))
         return value if outside == "clip" else np.where((rows >= self.lower) & (rows <= self.upper), value, 0.0)
+
+    def _one_by_one(self, records: Array) -> Array:
+        """Return the statistic of each record by itself, within its range, without a sign of what went on inside it."""
+        low, _ = self._inside_range
+        different, place = np.unique(records, return_inverse=True)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = np.array([self._one(record) for record in different.tolist()])
+        tame = np.clip(np.where(np.isnan(values), low, values), *self._inside_range)
+        return np.asarray(tame[place].reshape(records.shape))
+
+    def _one(self, record: float) -> float:
+        """Return what the statistic says of one record, or the lower end where it fails: errors would tell of it."""
+        try:
+            return float(np.asarray(self.statistic(np.array([record])), dtype=float).reshape(()))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return self._inside_range[0]
 
     def _sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
         """Return the range of the statistic inside the bounds, or with redaction also its distance to zero."""
-        low, high = self._inside_range
-        return exact.bounded_sum(low, high) if _check_outside(outside) == "clip" else max(high - low, self.magnitude)
+        width = exact.bounded_sum(*self._inside_range)
+        return width if _check_outside(outside) == "clip" else max(width, self.magnitude)
 
     def _full_moments(self, theta: Array) -> tuple[Array, Array]:
         raise TypeError("a custom family has no closed form; its moments come from quadrature")
@@ -899,13 +981,19 @@ class CustomFamily(_Bounded):
 
     def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
         """Return mean and covariance of (released statistic, sufficient statistic), by quadrature or summation."""
-        x, _ = self._nodes
-        return self._expectations(theta, [self._released(x[:, None], outside)[:, 0], self.statistic(x)])
+        return self._expectations(theta, [self._at_nodes(outside), self.statistic(self._nodes[0])])
 
     def _released_moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
         """Return mean and variance of the released statistic."""
-        mean, cov = self._expectations(theta, [self._released(self._nodes[0][:, None], outside)[:, 0]])
+        mean, cov = self._expectations(theta, [self._at_nodes(outside)])
         return mean, cov[..., 0]
+
+    def _at_nodes(self, outside: str) -> Array:
+        """Return the released statistic at the nodes, clipped as a release clips it; computed once."""
+        kept: dict[str, Array] = self.__dict__.setdefault("_kept_at_nodes", {})
+        if outside not in kept:
+            kept[outside] = self._released(self._nodes[0][:, None], outside)[:, 0]
+        return kept[outside]
 
     def _expectations(self, theta: Array, values: list[Array]) -> tuple[Array, Array]:
         x, weights = self._nodes
@@ -978,8 +1066,19 @@ def _set_bounds(family: Any, least: float | None = None) -> None:
     low, high = interval("(lower, upper)", (family.lower, family.upper))
     if least is not None and low < least:
         raise ValueError(f"lower must be at least {least:g}, got {low}")
+    _require_moderate("(lower, upper)", (low, high))
     object.__setattr__(family, "lower", low)
     object.__setattr__(family, "upper", high)
+
+
+def _require_moderate(name: str, ends: tuple[float, float]) -> None:
+    """Raise unless every sum of records between the bounds is an ordinary float: else errors would tell of records."""
+    low, high = ends
+    if max(abs(low), abs(high)) > _LARGEST or high - low < _CLOSEST:
+        raise ValueError(
+            f"{name} must be at most {_LARGEST:g} in magnitude and at least {_CLOSEST:g} apart: rescale the records; "
+            f"got ({low}, {high})"
+        )
 
 
 def _matrix(rows: list[list[Array]]) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpbook._validation import analyst_generator, integer, one_of
+from dpbook._validation import Option, analyst_generator, flag_option, integer, method_options, one_of
 from dpbook.expfam.families import (
     Binomial,
     Exponential,
@@ -52,6 +52,13 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "normal": ("gibbs", "naive"),
 }
 _CUSTOM = ("collapsed", "gibbs", "naive")
+# What a method takes beyond what all take; an option that it would ignore is refused.
+_OPTIONS: dict[str, dict[str, Option]] = {
+    "exact": {},
+    "collapsed": {},
+    "gibbs": {"progress": flag_option()},
+    "naive": {},
+}
 _FAMILIES: dict[str, type[Family]] = {
     "binomial": Binomial,
     "multinomial": Multinomial,
@@ -203,7 +210,7 @@ def infer(
     family : Family, optional
         Needed for a custom family, which cannot travel in a release.
     progress : bool, default False
-        Whether Gibbs shows a progress bar.
+        Whether Gibbs shows a progress bar; other methods have none, and refuse True.
 
     Returns
     -------
@@ -225,12 +232,15 @@ def infer(
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)
     rng = analyst_generator(rng)
+    given = {} if progress is False else {"progress": progress}
+    method_options("gibbs" if method is None else method, given, _OPTIONS)
     if not isinstance(release, (Release, Sequence)):
         raise TypeError(f"release must be a Release or a sequence of them, got {type(release).__name__}")
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
     model, chosen = _check_batch(batch, prior, method, family)
+    method_options(chosen, given, _OPTIONS)
     _require_density(model, prior)
     if chosen == "gibbs":
         found = _gibbs(batch, prior, model, draws, chains or 20, rng, progress)
@@ -284,6 +294,7 @@ def infer_nonprivate(
     _require_family(family)
     _require_prior(prior, family)
     draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
+    rng = analyst_generator(rng)
     n, total = 0, np.zeros(family.size)
     for rows in as_chunks(x, name="x"):
         if rows.shape[1] != 1:
@@ -294,7 +305,7 @@ def infer_nonprivate(
     shape = (chains, -(-draws // chains))
     statistics = np.broadcast_to(total, (*shape, family.size))
     return Posterior(
-        {"theta": family._draw_parameter(prior, statistics, np.asarray(n), analyst_generator(rng))},
+        {"theta": family._draw_parameter(prior, statistics, np.asarray(n), rng)},
         method="non-private",
     )
 

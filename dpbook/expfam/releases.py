@@ -15,28 +15,61 @@ from numpy.typing import NDArray
 
 from dpbook import noise
 from dpbook._validation import (
-    finite_array,
     fraction,
     integer,
     interval,
     one_of,
     positive,
+    present_array,
     privacy_loss,
     seeded_generator,
 )
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.families import OUTSIDE, Binomial, CustomFamily, Family, Multinomial
-from dpbook.mechanisms import gaussian_scale, private_quantile
-from dpbook.records import ExactSum, exact_sum, grid_unit
+from dpbook.mechanisms import _noise_arguments, gaussian_scale, private_quantile
+from dpbook.records import ExactSum, exact_sum
 from dpbook.release import Release
 from dpbook.sensitivity import rounded
 
 __all__ = [
+    "PrivateBounds",
     "private_bounds",
     "release",
     "release_posterior_samples",
     "release_randomized_response",
 ]
+
+
+class PrivateBounds(tuple[float, float]):
+    """Bounds that were released privately: a pair (lower, upper) that knows what it cost.
+
+    Parameters
+    ----------
+    lower, upper : float
+        The bounds.
+    epsilon : float
+        The privacy loss of the pair.
+
+    Examples
+    --------
+    >>> from dpbook.expfam import Exponential, PrivateBounds
+    >>> bounds = PrivateBounds(0.0, 9.5, epsilon=0.1)
+    >>> bounds, bounds.epsilon, Exponential(*bounds)
+    ((0.0, 9.5), 0.1, Exponential(lower=0.0, upper=9.5))
+
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
+    """
+
+    epsilon: float
+
+    def __new__(cls, lower: float, upper: float, epsilon: float) -> PrivateBounds:
+        """Check the bounds and keep their price beside them."""
+        pair = super().__new__(cls, interval("(lower, upper)", (lower, upper)))
+        pair.epsilon = positive("epsilon", epsilon)
+        return pair
+
+    def __getnewargs__(self) -> tuple[float, float, float]:
+        return (*self, self.epsilon)
 
 
 def release(
@@ -47,6 +80,7 @@ def release(
     outside: str = "clip",
     mechanism: str = "laplace",
     delta: float = 0.0,
+    bounds_from: PrivateBounds | None = None,
     rng: np.random.Generator | None = None,
     budget: PrivacyBudget | None = None,
 ) -> Release:
@@ -54,7 +88,12 @@ def release(
 
     epsilon-DP (Laplace) or (epsilon, delta)-DP (Gaussian) for replace-one neighbours, n public. NaN, or a record
     outside a discrete domain, raises an error, which is not private: only the curator may see it. Continuous records
-    outside the family's bounds raise nothing: they are clipped or redacted.
+    outside the family's bounds, infinite ones too, raise nothing: they are clipped or redacted.
+
+    Statistics are rounded to a public grid before they are summed. Where the bounds are narrow and far from zero
+    (further than 1024 times their width), the end nearest to zero is subtracted from each clipped statistic before, and
+    n times it added to the noisy sum: both are public, so that is post-processing, and the grid follows the width.
+    Otherwise, and for redacted records, nothing is subtracted.
 
     Parameters
     ----------
@@ -70,6 +109,9 @@ def release(
         The noise.
     delta : float, default 0.0
         0 for Laplace noise, greater than 0 for Gaussian noise.
+    bounds_from : PrivateBounds, optional
+        What :func:`private_bounds` returned, where the family's bounds are those: the release then says so, and what
+        they cost. Their price is not part of epsilon.
     rng : numpy.random.Generator, optional
         Seeded teaching noise; None, the default, makes a real release.
     budget : PrivacyBudget, optional
@@ -93,22 +135,25 @@ def release(
     _require_family(family)
     one_of("outside", outside, OUTSIDE)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
+    origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     norm = 1 if mechanism == "laplace" else 2
-    unit = grid_unit(family.magnitude)
-    bound = family.sensitivity(outside, norm)
-    if not family.on_grid:
-        bound = rounded(bound, family.size, unit, norm)
+    centre, unit = family._grid(outside)
+    bound = _rounded_sensitivity(family, outside, norm)
+    if mechanism == "laplace":
+        noise.require_laplace_on_sum(unit, bound, epsilon, rng)
+    else:
+        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=unit, statistics=family.size)
+        noise.require_gaussian_on_sum(unit, scale)
     total = _sums(x, family, outside)
     charge(budget, epsilon, delta, label=f"{family.name} sum")
     if mechanism == "laplace":
         noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
     else:
-        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta)
         noisy = noise.add_gaussian_to_sum(total, scale, rng)
     settings = {} if family.bounded else {"outside": outside}
     return Release(
-        values={"sum": noisy},
+        values={"sum": noisy + total.n * centre},
         model=family.name,
         mechanism=mechanism,
         scale={"sum": scale},
@@ -117,7 +162,8 @@ def release(
         delta=delta,
         n=total.n,
         bounds={"x": family.bounds},
-        settings={**family.settings, **settings},
+        settings={**family.settings, **settings, **origin},
+        centre={"sum": centre} if centre else {},
         float_safe=rng is None,
     )
 
@@ -160,8 +206,8 @@ def release_randomized_response(
 
     Explained in :doc:`/book/background/after-a-release`.
     """
-    epsilon = positive("epsilon", epsilon)
-    rng = seeded_generator(rng)
+    epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
+    noise.require_flips(2, epsilon, rng)
     ones = _sums(x, Binomial(), "clip")
     charge(budget, epsilon, 0.0, label="randomised response")
     # Answers are exchangeable, so flipping sorted ones gives the count the same law as flipping them in order.
@@ -253,12 +299,16 @@ def release_posterior_samples(
         raise ValueError(f"support must lie strictly inside {prior.support}, got {support}")
     theta = np.linspace(low, high, integer("grid", grid, least=2))
     rng = seeded_generator(rng)
+    _log_posterior_terms(family, prior, theta)
+    noise.require_choice(1.0, epsilon, rng)
     total = _sums(x, family, "clip")
     utility, bound = _log_posterior(total, family, prior, theta)
     temperature = max(1.0, 2 * bound * count / epsilon)
-    charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
     # choose() draws in proportion to exp(utility · ε'/(2Δ)); ε' = 2Δ/T is at most epsilon / count.
-    drawn = [theta[noise.choose(utility, bound, 2 * bound / temperature, rng)] for _ in range(count)]
+    each = 2 * bound / temperature
+    noise.require_choice(bound, each, rng)
+    charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
+    drawn = [theta[noise.choose(utility, bound, each, rng)] for _ in range(count)]
     return Release(
         values={"theta": np.array(drawn)},
         model=f"{family.name} posterior samples",
@@ -281,7 +331,7 @@ def private_bounds(
     coverage: float = 0.95,
     rng: np.random.Generator | None = None,
     budget: PrivacyBudget | None = None,
-) -> tuple[float, float]:
+) -> PrivateBounds:
     """Release bounds that hold about the middle ``coverage`` of the records, for use as a family's bounds.
 
     epsilon-DP for replace-one neighbours, n public: two private quantiles at epsilon / 2 each. The bounds are then
@@ -290,7 +340,7 @@ def private_bounds(
     Parameters
     ----------
     x : array
-        The records.
+        The records; infinite ones are clipped to the range. A missing value raises, and only the curator may see that.
     public_range : (low, high)
         Where records can lie at all, known without the data.
     epsilon : float
@@ -304,8 +354,8 @@ def private_bounds(
 
     Returns
     -------
-    tuple of float
-        (lower, upper).
+    PrivateBounds
+        (lower, upper), and what they cost as ``.epsilon``. Hand it on as ``release(…, bounds_from=…)``.
 
     Examples
     --------
@@ -319,17 +369,39 @@ def private_bounds(
     Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
     tail = (1 - fraction("coverage", coverage)) / 2
-    epsilon = positive("epsilon", epsilon)
-    records = finite_array("x", x, ndim=1)
+    epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
+    _noise_arguments(1.0, epsilon / 2)
     low, high = interval("public_range", public_range)
-    rng = seeded_generator(rng)
+    if not math.isfinite(high - low):
+        raise ValueError(f"public_range must be narrower: its width is not a finite number, got ({low}, {high})")
+    noise.require_choice(1.0, epsilon / 2, rng)
+    records = present_array("x", x, ndim=1)
+    if records.size == 0:
+        raise ValueError("x must hold at least one record, got none")
     charge(budget, epsilon, 0.0, label="private bounds")
     ends = sorted(
         private_quantile(records, q, bounds=(low, high), epsilon=epsilon / 2, rng=rng) for q in (tail, 1 - tail)
     )
     if ends[0] == ends[1]:  # on a real release's grid both can fall in one cell; bounds need a width
         ends = [low, high]
-    return ends[0], ends[1]
+    return PrivateBounds(ends[0], ends[1], epsilon)
+
+
+def _origin_of_bounds(bounds_from: Any, family: Family) -> dict[str, float]:
+    """Return the setting that says what private bounds cost; raise unless they are the family's."""
+    if bounds_from is None:
+        return {}
+    if not isinstance(bounds_from, PrivateBounds):
+        raise TypeError(f"bounds_from must be what private_bounds returned, got {bounds_from!r}")
+    if tuple(bounds_from) != tuple(family.bounds):
+        raise ValueError(f"bounds_from must be the bounds of the family, {family.bounds}; got {bounds_from!r}")
+    return {"bounds_epsilon": bounds_from.epsilon}
+
+
+def _rounded_sensitivity(family: Family, outside: str, norm: int) -> float:
+    """Return the sensitivity of the sums of rounded statistics."""
+    bound = family.sensitivity(outside, norm)
+    return bound if family._on_grid(outside) else rounded(bound, family.size, family._grid(outside)[1], norm)
 
 
 def _report_sd(n: int, epsilon: float) -> float:
@@ -358,29 +430,43 @@ def _require_density(family: Family, prior: Any) -> None:
             raise ValueError(f"family must have a log_density that integrates to 1, got {np.median(mass):.3g}")
 
 
+def _log_posterior_terms(
+    family: Family, prior: Any, theta: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the log posterior's public parts on a grid: η from the middle of its range, A, and the log prior.
+
+    An error here is about public numbers alone, so it may be raised; a later one would tell of the records.
+    """
+    eta, normaliser = family._natural(theta)
+    terms = eta - (eta.max() + eta.min()) / 2, normaliser, np.asarray(prior.log_density(theta), dtype=float)
+    if not all(np.isfinite(term).all() for term in terms) or np.abs(terms[0]).max() > 1e250 / max(
+        family.magnitude, 1.0
+    ):
+        raise ValueError("support must be narrower: the log posterior is not a moderate number everywhere on it")
+    return terms
+
+
 def _log_posterior(
     total: ExactSum, family: Family, prior: Any, theta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
     """Return the log posterior on a grid, up to a constant, and its sensitivity, with room for rounding."""
-    eta, normaliser = family._natural(theta)
-    eta = eta - (eta.max() + eta.min()) / 2
-    log_prior = np.asarray(prior.log_density(theta), dtype=float)
-    utility = log_prior + eta * total.values[0] - total.n * normaliser
-    change = family.sensitivity("clip")
-    if not family.on_grid:
-        change = rounded(change, 1, grid_unit(family.magnitude), 1)
+    eta, normaliser, log_prior = _log_posterior_terms(family, prior, theta)
+    centre, _ = family._grid("clip")
+    utility = log_prior + eta * (total.values[0] + total.n * centre) - total.n * normaliser
+    change = _rounded_sensitivity(family, "clip", 1)
     # The utility is computed in floats: a few units in the last place of the largest number that can occur in it.
     largest = total.n * (np.abs(eta).max() * family.magnitude + np.abs(normaliser).max()) + np.abs(log_prior).max()
     return utility, float(np.abs(eta).max() * change * (1 + 1e-12) + 2.0**-48 * largest)
 
 
 def _sums(x: Any, family: Family, outside: str) -> ExactSum:
-    """Sum the family's released statistics exactly, on its public grid."""
+    """Sum the family's released statistics exactly, less its centre, on its public grid."""
     statistics = functools.partial(_statistics, family=family, outside=outside)
-    return exact_sum(x, statistics, unit=grid_unit(family.magnitude), name="x")
+    return exact_sum(x, statistics, unit=family._grid(outside)[1], name="x")
 
 
 def _statistics(rows: NDArray[np.float64], *, family: Family, outside: str) -> NDArray[np.float64]:
     if rows.shape[1] != 1:
         raise ValueError(f"x must have one column, got {rows.shape[1]}")
-    return family._released(rows, outside)
+    released, (centre, _) = family._released(rows, outside), family._grid(outside)
+    return released - centre if centre else released

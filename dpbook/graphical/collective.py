@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpbook._validation import integer, non_negative_array, one_of, positive
+from dpbook._validation import Option, finite_array, integer, method_options, non_negative_array, positive
 from dpbook.graphical.boxed import minimise_in_box
 from dpbook.graphical.domain import Domain, Groups, checked_groups
 from dpbook.graphical.junction import JunctionTree
@@ -103,6 +103,9 @@ def expectation(
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
+    theta, tolerance = _of_cells("theta", theta, problem), positive("tolerance", tolerance)
+    start = None if start is None else _of_cells("start", start, problem)
+    iterations = integer("iterations", iterations, least=1)
     observed, bound = problem.counts / problem.n, 1 / problem.scales
     if reach is not None:
         bound = np.minimum(bound, positive("reach", reach))
@@ -132,6 +135,14 @@ def expectation(
             iterations=iterations,
         )
     return Expectation(best.means, best.multipliers, best.gap, best.evaluations)
+
+
+def _of_cells(name: str, given: Any, problem: Problem) -> Array:
+    """Return a vector with one number a cell of the problem's tables."""
+    vector = finite_array(name, given, ndim=1)
+    if vector.size != problem.counts.size:
+        raise ValueError(f"{name} must have one entry for each of {problem.counts.size} cells, got {vector.size}")
+    return vector
 
 
 class _Best:
@@ -177,6 +188,7 @@ def objective(problem: Problem, theta: Array, means: Array) -> float:
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
+    theta, means = _of_cells("theta", theta, problem), _of_cells("means", means, problem)
     misfit = float((np.abs(problem.counts - problem.n * means) / problem.scales).sum())
     energy = problem.n * float((problem.copies * theta) @ means)
     return energy + problem.n * _tree_sum(problem, means, special.entr) - misfit
@@ -223,9 +235,20 @@ class Passed(NamedTuple):
     history: tuple[float, ...]
 
 
-def nlbp(
-    problem: Problem, theta: Array, *, rule: str = "decreasing", damping: float = 0.1, iterations: int = 200
-) -> Passed:
+def _weight(name: str, value: Any) -> float:
+    if positive(name, value) > 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {value}")
+    return float(value)
+
+
+RULES: dict[str, dict[str, Option]] = {
+    "decreasing": {},
+    "printed": {"damping": Option("a number in (0, 1]", _weight)},
+    "averaged": {},
+}
+
+
+def nlbp(problem: Problem, theta: Array, *, rule: str = "decreasing", iterations: int = 200, **options: Any) -> Passed:
     """Run non-linear belief propagation, the source's E-step; for teaching, since :func:`expectation` is faster.
 
     Each iteration adds the slope of the noise's log density, sign(y − n)/b, to the potentials and runs belief
@@ -240,10 +263,10 @@ def nlbp(
     rule : {"decreasing", "printed", "averaged"}
         The new tables' weight in the next ones: 2/(t + 3), or ``damping`` at every iteration, as printed. With
         ``"averaged"`` the slopes are averaged instead of the tables.
-    damping : float, default 0.1
-        The weight of the rule ``"printed"``, in (0, 1].
     iterations : int, default 200
         How many.
+    **options
+        ``damping`` (default 0.1), the weight of the rule ``"printed"``, in (0, 1]; other rules refuse it.
 
     Returns
     -------
@@ -262,13 +285,12 @@ def nlbp(
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
-    one_of("rule", rule, ("decreasing", "printed", "averaged"))
-    if positive("damping", damping) > 1:
-        raise ValueError(f"damping must lie in (0, 1], got {damping}")
+    damping = method_options(rule, options, RULES, name="rule").get("damping", 0.1)
+    theta, iterations = _of_cells("theta", theta, problem), integer("iterations", iterations, least=1)
     means = problem.infer(theta).means
     mean_slope = np.zeros_like(theta)
     history = []
-    for t in range(integer("iterations", iterations, least=1)):
+    for t in range(iterations):
         slope = np.sign(problem.counts - problem.n * means) / problem.scales
         if rule == "averaged":
             mean_slope += (slope - mean_slope) / (t + 1)

@@ -16,12 +16,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbook._validation import integer
+from dpbook._validation import integer, present_array, unmasked
+from dpbook.schema import Category, Flag, Number, Schema
 
 __all__ = ["Clique", "Domain", "chain"]
 
 Clique = tuple[str, ...]
 Groups = tuple[tuple[Clique, ...], ...]
+
+_MOST_LABELS = 10**6  # of whole numbers that do not start at 0, each of which gets a label
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class Domain:
     'yes'
     >>> Domain.of_settings(domain.settings) == domain
     True
+    >>> from dpbook import Schema
+    >>> from dpbook.schema import Category, Integer
+    >>> Domain.of(Schema({"age": Integer(0, 2), "work": Category(["no", "yes"])})) == domain
+    True
 
     Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
@@ -71,13 +78,14 @@ class Domain:
                 raise ValueError(f"domain[{name!r}] must have a label for each of {size} states, got {labels!r}")
 
     @classmethod
-    def of(cls, domain: Domain | Mapping[str, Any]) -> Domain:
-        """Return the domain that a mapping describes; raise, naming the variable, where it describes none.
+    def of(cls, domain: Domain | Schema | Mapping[str, Any]) -> Domain:
+        """Return the domain that a mapping or a schema describes; raise, naming the variable, where it describes none.
 
         Parameters
         ----------
-        domain : Domain or mapping of str to int or sequence
-            Each variable's number of states, or its states' labels.
+        domain : Domain, Schema, or mapping of str to int or sequence
+            Each variable's number of states, or its states' labels. A schema's categories, flags and integers are
+            variables; the records are then what its ``apply`` returns.
 
         Returns
         -------
@@ -86,6 +94,8 @@ class Domain:
         """
         if isinstance(domain, Domain):
             return domain
+        if isinstance(domain, Schema):
+            return cls.of({name: _states(name, domain) for name in domain.names})
         if not isinstance(domain, Mapping) or not domain:
             raise TypeError(f"domain must map names to numbers of states or to labels, got {domain!r}")
         sizes, labels = [], []
@@ -185,17 +195,21 @@ class Domain:
         """
         position = self.names.index(name)
         labels, size = self.labels[position], self.sizes[position]
+        column = unmasked(column)
         if np.ndim(column) != 1:
             raise ValueError(f"{argument} must have one column {name!r}, got values of shape {np.shape(column)}")
         if labels is not None:
-            found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(pd.Index(np.asarray(column, dtype=object)))
+            try:
+                found = pd.Index(np.asarray(labels, dtype=object)).get_indexer(
+                    pd.Index(np.asarray(column, dtype=object))
+                )
+            except TypeError:  # what has no hash is no label
+                found = np.array([-1])
             if (found < 0).any():
                 raise ValueError(f"{argument} must hold states of the domain: {name!r} has a value that is no label")
             return np.asarray(found, dtype=np.int64)
-        values = np.asarray(column)
-        if values.dtype.kind not in "biuf":
-            raise TypeError(f"{argument} must hold whole codes in {name!r}, got {values.dtype}")
-        if values.dtype.kind == "f" and not (values == np.rint(values)).all():  # NaN is not equal to itself
+        values = present_array(f"{argument}[{name!r}]", column)
+        if not (values == np.rint(values)).all():
             raise ValueError(f"{argument} must hold whole codes: {name!r} has a value that is none")
         if values.size and (values.min() < 0 or values.max() >= size):
             raise ValueError(f"{argument} must hold codes from 0 to {size - 1} in {name!r}: a value lies outside")
@@ -219,6 +233,28 @@ class Domain:
             column = codes[:, position]
             columns[name] = column if labels is None else pd.Index(labels).take(column)
         return pd.DataFrame(columns)
+
+
+def _states(name: str, schema: Schema) -> int | Sequence[Any]:
+    """Return the states of a schema's column: their number where they are 0, 1, …, else their labels."""
+    kind = schema.columns[name]
+    if isinstance(kind, Number):
+        raise ValueError(
+            f"domain[{name!r}] must have finitely many states, and a Number has not: bin it, by public edges, into a "
+            "Category or an Integer"
+        )
+    if isinstance(kind, Category):
+        return list(schema.dtypes[name].categories)
+    if schema.missing == "category":
+        raise ValueError(
+            f"domain[{name!r}] must have states that can be numbered, and missing = 'category' leaves NaN in it: fill "
+            "or refuse missing values, or make it a Category"
+        )
+    if isinstance(kind, Flag) or kind.low == 0:
+        return schema.cardinalities[name]
+    if schema.cardinalities[name] > _MOST_LABELS:
+        raise ValueError(f"domain[{name!r}] must have at most {_MOST_LABELS} states unless they start at 0: bin it")
+    return range(kind.low, kind.high + 1)
 
 
 def _labels(name: str, states: Any) -> tuple[Any, ...]:
@@ -260,7 +296,8 @@ def chain(names: Sequence[str], *, order: int = 1, tied: bool = False) -> list[A
 
     Explained in :doc:`/book/graphical-models/mobility`.
     """
-    names, order = list(names), integer("order", order, least=1)
+    given = names if isinstance(names, Mapping) else in_order("names", names)  # a domain is in order
+    names, order = list(given), integer("order", order, least=1)
     if len(names) < 2 or len(set(names)) != len(names):
         raise ValueError(f"names must hold two or more different variables, got {names}")
     by_distance = [[(names[i], names[i + k]) for i in range(len(names) - k)] for k in range(1, order + 1)]
@@ -272,9 +309,10 @@ def chain(names: Sequence[str], *, order: int = 1, tied: bool = False) -> list[A
 
 def checked_groups(cliques: Any, domain: Domain) -> Groups:
     """Return cliques as groups that share a table; raise on empty, repeated or unknown ones."""
-    if isinstance(cliques, (str, Mapping)) or not isinstance(cliques, Iterable):
+    if isinstance(cliques, str) or not isinstance(cliques, Iterable):
         raise TypeError(f"cliques must be a list of tuples of names, got {cliques!r}")
-    groups = tuple(_group(position, each, domain) for position, each in enumerate(cliques))
+    ordered = in_order("cliques", cliques)
+    groups = tuple(_group(position, each, domain) for position, each in enumerate(ordered))
     if not groups:
         raise ValueError("cliques must hold at least one clique, got none")
     seen: set[frozenset[str]] = set()
@@ -293,7 +331,7 @@ def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
     name = f"cliques[{position}]"
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"{name} must be a tuple of names such as ('a', 'b') or ('a',), got {given!r}")
-    items = tuple(given)
+    items = tuple(in_order(name, given))
     if not items:
         raise ValueError(f"{name} must name at least one variable: it is empty")
     if all(isinstance(each, str) for each in items):
@@ -302,12 +340,19 @@ def _group(position: int, given: Any, domain: Domain) -> tuple[Clique, ...]:
     for each in items:
         if isinstance(each, str) or not isinstance(each, Iterable):
             raise TypeError(f"{name} must hold names, or tuples of names that share a table; got {each!r}")
-        members.append(checked_clique(name, tuple(each), domain))
+        members.append(checked_clique(name, tuple(in_order(name, each)), domain))
     if len({domain.shape(member) for member in members}) != 1:
         raise ValueError(f"{name} must tie cliques of the same numbers of states, got {members}")
     if len({tuple(domain.labels[v] for v in domain.indices(member)) for member in members}) != 1:
         raise ValueError(f"{name} must tie cliques of variables with the same labels, got {members}")
     return tuple(members)
+
+
+def in_order(name: str, given: Any) -> Any:
+    """Return what is iterated in an order of its own; raise on a set or mapping, whose order may follow a hash seed."""
+    if isinstance(given, (Set, Mapping)):
+        raise TypeError(f"{name} must have an order, as a list or a tuple has, got {type(given).__name__}")
+    return given
 
 
 def checked_clique(name: str, given: tuple[Any, ...], domain: Domain) -> Clique:

@@ -25,6 +25,7 @@ from dpbook._validation import (
     delta_value,
     flag,
     integer,
+    one_of,
     positive,
     seeded_generator,
 )
@@ -32,7 +33,7 @@ from dpbook.budget import PrivacyBudget, charge
 from dpbook.graphical.domain import Domain, Groups, checked_groups, group_name
 from dpbook.graphical.field import FitReport, MarkovRandomField
 from dpbook.graphical.problem import Problem
-from dpbook.graphical.releases import _check_columns, _chunks, _from_counts, _null_codes
+from dpbook.graphical.releases import _check_columns, _null_codes, record_chunks
 from dpbook.mechanisms import gaussian_scale
 from dpbook.release import Release
 
@@ -51,6 +52,12 @@ MODEL = "log-linear potentials"
 RELATION = "REPLACE_ONE"  # the library's default, adding or removing a record, would give half the noise or so
 
 _LEAST_GUESS = 0.3  # the search for a noise multiplier starts here or above
+_LEAST_DELTA = 1e-12  # the accountant cuts off tails of about 1e-15
+_LARGEST_EPSILON = 500.0  # above, noise for this one is drawn: the accountant computes exp(epsilon)
+_MOST_STEPS = 1_000_000
+_LARGEST = 1e6  # of a rate or a norm
+_FARTHEST = 1e8  # from 0, a potential may be: no law changes beyond, and sums stay finite
+_TUNING = ("uncharged", "charged", "public")
 
 # The settings that a search tries, all combinations. Rates are large because a cell's gradient is a small probability.
 GRID: Mapping[str, tuple[float, ...]] = {
@@ -73,6 +80,7 @@ def release_dpsgd(
     sampling: float = 0.25,
     steps: int = 100,
     tuned_over: int = 1,
+    tuning: str = "uncharged",
     counts: str | None = None,
     person: str | None = None,
     null: Any = None,
@@ -90,30 +98,42 @@ def release_dpsgd(
     than ``clip``; the worst pair has h = -g. The noise multiplier that makes all steps together (epsilon, delta)-DP
     comes from the privacy loss distribution of that pair (dp-accounting's ``PLDAccountant`` with ``REPLACE_ONE``).
 
-    The settings matter, and whoever tries several on the data spends epsilon for each: say how many with
-    ``tuned_over``, and the release will say what that costs by sequential composition. (The source tunes over a grid
-    and counts one run; so does our comparison, and its numbers flatter this method.)
+    The settings matter, and whoever tries several on the records spends epsilon for each. Say how many runs there were
+    with ``tuned_over``: k runs, this one the last, are charged k epsilon and k delta, and that is what the release
+    then promises. Proof: each run is (epsilon, delta)-DP whatever the outputs of the runs before it, so that all k
+    outputs together are (k epsilon, k delta)-DP by sequential composition, which lets a run's settings depend on
+    earlier outputs. A choice made from those outputs is post-processing. A choice that looks at the records again is
+    not: where settings won by their exact likelihood, as in ``tune_dpsgd_nonprivate``, no multiple of epsilon is
+    proved. (The source chooses in that way and counts one run; so does our comparison, and its numbers flatter this
+    method.)
 
     Parameters
     ----------
-    records : DataFrame, iterator of DataFrames, Dask DataFrame, or array
-        As in :func:`dpbook.graphical.release`.
+    records : DataFrame, pyarrow Table, iterator of such, Dask DataFrame, or array
+        As in :func:`dpbook.graphical.release`. A missing value and a state outside the domain raise; only the curator
+        may see that error.
     domain, cliques
         As in :func:`dpbook.graphical.release`; gradients of tied cliques are averaged, not added.
     epsilon : float
-        The privacy loss of the whole run.
+        The privacy loss of one run, all steps together.
     delta : float, optional
-        By default 1/n, the source's choice. That is large: it permits publishing one record chosen at random.
+        Of one run, at least 1e-12. By default 1/n, the source's choice. That is large: it permits publishing one
+        record chosen at random.
     learning_rate : float, optional
-        The step taken along the mean gradient; by default the square root of the mean number of cells of a table.
+        The step taken along the mean gradient, at most 10⁶; by default the square root of the mean number of cells of
+        a table.
     clip : float, default 1.5
-        The largest norm of a record's gradient.
+        The largest norm of a record's gradient, at most 10⁶.
     sampling : float, default 0.25
         The probability with which a record is in a batch; 1 uses all of them in every step.
     steps : int, default 100
-        How many steps. The potentials released are the mean over the second half of them.
+        How many steps, at most 10⁶. The potentials released are the mean over the second half of them.
     tuned_over : int, default 1
-        How many settings were tried on these records to find the ones above.
+        How many runs on records found the settings above, this one included.
+    tuning : {"uncharged", "charged", "public"}
+        Who pays for the earlier runs. ``"uncharged"``: this call does, k epsilon and k delta in all. ``"charged"``:
+        each was charged when it was made, and this call charges one run. ``"public"``: they read other records, which
+        are public, and cost nothing.
     counts, person, null
         As in :func:`dpbook.graphical.release`.
     insecure : bool, default False
@@ -124,14 +144,14 @@ def release_dpsgd(
     rng : numpy.random.Generator, optional
         Seeded teaching noise; None, the default, means a real release.
     budget : PrivacyBudget, optional
-        Charged, for this run alone, before anything is drawn.
+        Charged before anything is drawn.
 
     Returns
     -------
     Release
         With the log-potentials of each clique as values (``dpsgd.field_of`` makes a field of them), the standard
-        deviation of the noise on a step's summed gradient as ``scale``, and in ``settings`` how often the data were
-        tuned on.
+        deviation of the noise on a step's summed gradient as ``scale``, what was charged as ``epsilon`` and ``delta``,
+        and in ``settings`` the loss of one run and of all that tuning read.
 
     Examples
     --------
@@ -150,14 +170,13 @@ def release_dpsgd(
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)
-    epsilon, clip = positive("epsilon", epsilon), positive("clip", clip)
-    rate = _default_rate(known, groups) if learning_rate is None else positive("learning_rate", learning_rate)
-    sampling = positive("sampling", sampling)
-    if sampling > 1:
-        raise ValueError(f"sampling must be at most 1, got {sampling}")
-    steps, tuned_over = integer("steps", steps, least=1), integer("tuned_over", tuned_over, least=1)
+    rate = _default_rate(known, groups) if learning_rate is None else _at_most("learning_rate", learning_rate, _LARGEST)
+    clip, sampling = _at_most("clip", clip, _LARGEST), _at_most("sampling", sampling, 1)
+    steps, tuned_over = _million("steps", steps), _million("tuned_over", tuned_over)
+    one_of("tuning", tuning, _TUNING)
+    epsilon = positive("epsilon", epsilon)
     if delta is not None:
-        delta = delta_value("delta", delta, zero=False)
+        delta = _checked_delta(delta)
     rng = seeded_generator(rng)
     if not flag("insecure", insecure) and rng is None:
         raise ValueError("insecure must be True for a real release: noisy gradients have no safe sampler")
@@ -166,7 +185,9 @@ def release_dpsgd(
     delta = 1 / max(units.n, 2) if delta is None else delta
     multiplier = gradient_noise(epsilon=epsilon, delta=delta, sampling=sampling, steps=steps)
     problem = _empty_problem(known, groups, units.n, inference)
-    charge(budget, epsilon, delta, label="noisy gradients")
+    all_runs = (epsilon, delta) if tuning == "public" else _of_all_runs(tuned_over, epsilon, delta)
+    charged = all_runs if tuning == "uncharged" else (epsilon, delta)
+    charge(budget, *charged, label="noisy gradients")
     theta = _descend(units, problem, rate, clip, sampling, steps, multiplier * clip, analyst_generator(rng))
     names = [group_name(group) for group in groups]
     return Release(
@@ -175,8 +196,8 @@ def release_dpsgd(
         mechanism="gaussian",
         scale=dict.fromkeys(names, multiplier * clip),
         sensitivity=dict.fromkeys(names, 2 * clip),
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=charged[0],
+        delta=charged[1],
         n=units.n,
         settings={
             "domain": known.settings,
@@ -188,11 +209,45 @@ def release_dpsgd(
             "noise_multiplier": multiplier,
             "accountant": "privacy loss distribution, replace-one",
             "tuned_over": tuned_over,
-            "epsilon_with_tuning": tuned_over * epsilon,
-            "delta_with_tuning": min(tuned_over * delta, 1.0),
+            "tuning": tuning,
+            "epsilon_a_run": epsilon,
+            "delta_a_run": delta,
+            "epsilon_with_tuning": all_runs[0],
+            "delta_with_tuning": all_runs[1],
         },
         float_safe=False,
     )
+
+
+def _of_all_runs(runs: int, epsilon: float, delta: float) -> tuple[float, float]:
+    """Return what so many runs cost by sequential composition; raise where that is no promise any more."""
+    if runs * delta >= 1:
+        raise ValueError(
+            f"tuned_over times delta must be below 1, got {runs} runs of delta {delta:g}: name a smaller delta"
+        )
+    return positive("tuned_over times epsilon", runs * epsilon), runs * delta
+
+
+def _at_most(name: str, value: Any, most: float) -> float:
+    number = positive(name, value)
+    if number > most:
+        raise ValueError(f"{name} must be at most {most:g}, got {number}")
+    return number
+
+
+def _million(name: str, value: Any) -> int:
+    """Return a whole number from 1 to a million."""
+    number = integer(name, value, least=1)
+    if number > _MOST_STEPS:
+        raise ValueError(f"{name} must be at most {_MOST_STEPS}, got a larger number")
+    return number
+
+
+def _checked_delta(value: Any) -> float:
+    delta = delta_value("delta", value, zero=False)
+    if delta < _LEAST_DELTA:
+        raise ValueError(f"delta must be at least {_LEAST_DELTA:g}, where the accountant is exact enough, got {delta}")
+    return delta
 
 
 def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int) -> float:
@@ -203,12 +258,14 @@ def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int)
 
     Parameters
     ----------
-    epsilon, delta : float
-        The privacy loss of all steps.
+    epsilon : float
+        The privacy loss of all steps; above 500 the noise is that of 500.
+    delta : float
+        At least 1e-12, below which the accountant's own rounding shows.
     sampling : float
         In (0, 1].
     steps : int
-        At least 1.
+        From 1 to 10⁶.
 
     Returns
     -------
@@ -233,11 +290,8 @@ def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int)
 
     Explained in :doc:`/book/graphical-models/mobility`.
     """
-    epsilon, delta = positive("epsilon", epsilon), delta_value("delta", delta, zero=False)
-    sampling, steps = positive("sampling", sampling), integer("steps", steps, least=1)
-    if sampling > 1:
-        raise ValueError(f"sampling must be at most 1, got {sampling}")
-    return _calibrated(epsilon, delta, sampling, steps)
+    epsilon, delta = min(positive("epsilon", epsilon), _LARGEST_EPSILON), _checked_delta(delta)
+    return _calibrated(epsilon, delta, _at_most("sampling", sampling, 1), _million("steps", steps))
 
 
 @lru_cache(maxsize=256)
@@ -347,8 +401,10 @@ def tune_dpsgd_nonprivate(
 ) -> pd.DataFrame:
     """Try every combination of settings on the records and say how well each run fitted them; not private.
 
-    This is the search of the source. Its result depends on the records, and each run in it would cost epsilon: pass
-    the number of rows as ``tuned_over`` to ``release_dpsgd``, which then discloses the sum.
+    This is the search of the source. Its result depends on the records through their exact likelihood, which no noise
+    protects, so that what is released with the settings that win has no proved guarantee: use it to compare methods,
+    or on public records (``tuning="public"``). A search that is covered makes every run by ``release_dpsgd``, chooses
+    from what those released, and says how many there were with ``tuned_over``.
 
     Parameters
     ----------
@@ -377,22 +433,34 @@ def tune_dpsgd_nonprivate(
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)
-    unknown = [name for name in grid if name not in GRID]
-    if unknown or not grid:
-        raise ValueError(f"grid must hold values of {', '.join(GRID)}, got {list(grid)}")
+    tried = _checked_grid(grid)
     epsilon, generator = positive("epsilon", epsilon), analyst_generator(rng)
     units = _units(records, known, groups, counts, person, null)
     delta = 1 / max(units.n, 2) if delta is None else delta_value("delta", delta, zero=False)
     problem = _empty_problem(known, groups, units.n, inference)
     defaults = {"learning_rate": _default_rate(known, groups), "clip": 1.5, "sampling": 0.25, "steps": 100.0}
     rows = []
-    for values in itertools.product(*grid.values()):
-        chosen = defaults | dict(zip(grid, map(float, values), strict=True))
+    for values in itertools.product(*tried.values()):
+        chosen = defaults | dict(zip(tried, values, strict=True))
         clip, sampling, steps = chosen["clip"], chosen["sampling"], int(chosen["steps"])
         noise_sd = clip * gradient_noise(epsilon=epsilon, delta=delta, sampling=sampling, steps=steps)
         theta = _descend(units, problem, chosen["learning_rate"], clip, sampling, steps, noise_sd, generator)
         rows.append(chosen | {"steps": steps, "log_likelihood": _fit_of(units, problem, theta)})
     return pd.DataFrame(rows).sort_values("log_likelihood", ascending=False, ignore_index=True)
+
+
+def _checked_grid(grid: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """Return the values to try, each within the range of its setting."""
+    if not isinstance(grid, Mapping) or not grid or any(name not in GRID for name in grid):
+        raise ValueError(f"grid must hold values of {', '.join(GRID)}, got {list(grid)}")
+    most = {"learning_rate": _LARGEST, "clip": _LARGEST, "sampling": 1.0}
+    checked: dict[str, list[float]] = {}
+    for name, values in grid.items():
+        named = f"grid[{name!r}]"
+        checked[name] = [
+            float(_million(named, each)) if name == "steps" else _at_most(named, each, most[name]) for each in values
+        ]
+    return checked
 
 
 def random_field(
@@ -462,12 +530,7 @@ def _units(
     """Return every unit's cells, each table's weights divided by how many of the unit's cliques count in it."""
     _check_columns(domain, counts, person)
     codes_of_null = _null_codes(domain, null)
-    if isinstance(records, (np.ndarray, list, tuple)):
-        if person is not None:
-            raise ValueError("person names a column, but records is a table of counts, which has none")
-        chunks = [_from_counts(records, domain)]
-    else:
-        chunks = list(_chunks(records, domain, groups, counts, person))
+    chunks = list(record_chunks(records, domain, groups, counts, person))
     if sum(int(chunk.times.sum()) for chunk in chunks) == 0:
         raise ValueError("records must hold at least one record, got none")
     codes = np.concatenate([np.repeat(chunk.codes, chunk.times, axis=0) for chunk in chunks])
@@ -534,7 +597,7 @@ def _descend(
         batch = _Units(units.cells[inside], units.shares[inside], units.n)
         gradient = _clipped_sum(batch, problem.infer(theta).means, lengths[inside], ends, clip)
         noisy = noise.add_gaussian(gradient, noise_sd, rng)
-        theta = theta + learning_rate * noisy / (sampling * units.n)
+        theta = np.clip(theta + learning_rate * noisy / (sampling * units.n), -_FARTHEST, _FARTHEST)
         if step >= steps // 2:
             total += theta
     return total / (steps - steps // 2)

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dpbook._validation import analyst_generator, finite_array, integer, one_of
-from dpbook.graphical.domain import Clique, Domain, Groups, checked_clique, checked_groups, group_name
+from dpbook.graphical.domain import Clique, Domain, Groups, checked_clique, checked_groups, group_name, in_order
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree, largest_table
 from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
 
@@ -173,7 +173,8 @@ class MarkovRandomField:
         return self._joint_marginals([wanted])[0]
 
     def _variables(self, clique: str | Iterable[str]) -> Clique:
-        names = (clique,) if isinstance(clique, str) else tuple(clique) if isinstance(clique, Iterable) else (None,)
+        given = in_order("clique", clique)
+        names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
         if not all(isinstance(name, str) for name in names):
             raise TypeError(f"clique must be a name or a tuple of names, got {clique!r}")
         return checked_clique("clique", names, self.domain)

@@ -19,8 +19,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpbook import noise
-from dpbook._validation import analyst_generator, flag, fraction, integer, one_of, positive, seeded_generator
+from dpbook._validation import (
+    Option,
+    analyst_generator,
+    at_least,
+    finite_array,
+    flag,
+    flag_option,
+    fraction,
+    integer,
+    method_options,
+    one_of,
+    positive,
+    seeded_generator,
+    whole_array,
+    whole_option,
+)
 from dpbook.budget import PrivacyBudget, charge
+from dpbook.graphical.releases import checked_epsilon, optional
 from dpbook.posterior import Posterior, warn_if_unconverged
 from dpbook.release import Release
 from dpbook.sampling import posteriors, run
@@ -45,6 +61,8 @@ COUNTS_MODEL = "hmm counts"
 GIBBS_MODEL = "hmm gibbs"
 _LEAST_RATIO = math.exp(-15)  # below, geometric noise is zero but for a chance of 6 in 10 million a cell
 _MOST_EVENTS = 2**53  # whole numbers up to here are exact as floats
+_MOST_VISITS = 1e12  # of a prior: beyond, sums of Gamma draws may overflow
+_FINEST_GRID = 10_000  # the exact draw on the lattice needs its square
 _ANNEALING = 150  # warm-up sweeps over which the likelihood grows from a hundredth of its weight to all of it
 
 
@@ -78,10 +96,12 @@ class Prior:
     initial: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("emission", "transition", "initial"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
-        if self.stay:
-            object.__setattr__(self, "stay", positive("stay", self.stay))
+        for name in ("emission", "transition", "initial", "stay"):
+            given = getattr(self, name)
+            number = at_least(name, given, 0) if name == "stay" else positive(name, given)
+            if number > _MOST_VISITS:
+                raise ValueError(f"{name} must be at most {_MOST_VISITS:g}, got {number}")
+            object.__setattr__(self, name, number)
 
     def _transition(self, states: int) -> Array:
         return np.full((states, states), self.transition) + self.stay * np.eye(states)
@@ -109,9 +129,10 @@ def release_counts(
     Parameters
     ----------
     counts : array of int, shape (places, months, types)
-        The sensitive table. A negative or fractional count raises; only the curator may see that error.
+        The sensitive table, as an array of any library that NumPy can read. A missing, negative or fractional count,
+        and one beyond 64 bits, raises; only the curator may see that error.
     epsilon : float
-        The privacy loss.
+        The privacy loss; not so small that noise would exceed 64-bit counts.
     rng : numpy.random.Generator, optional
         Seeded teaching noise; None, the default, makes a real release.
     budget : PrivacyBudget, optional
@@ -134,9 +155,9 @@ def release_counts(
 
     Explained in :doc:`/book/graphical-models/hidden-states`.
     """
-    table = _count_table(counts)
-    epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
     sensitivity = _table_sensitivity()
+    epsilon, rng = checked_epsilon(epsilon, sensitivity), seeded_generator(rng)
+    table = _count_table(counts)
     charge(budget, epsilon, 0.0, label="hmm counts")
     return Release(
         values={"counts": noise.add_geometric(table, sensitivity, epsilon, rng)},
@@ -184,7 +205,8 @@ def release_gibbs(
     Parameters
     ----------
     counts : array of int, shape (places, months, types)
-        The sensitive table. A negative or fractional count raises; only the curator may see that error.
+        The sensitive table. A missing, negative or fractional count, and one beyond 64 bits, raises; only the curator
+        may see that error.
     states : int
         The number of hidden states, at least 2.
     epsilon : float
@@ -196,7 +218,8 @@ def release_gibbs(
     floor : float, default 0.01
         No emission probability is below it: without a floor the log-likelihood is unbounded and nothing is private.
     grid : int, default 200
-        Emission probabilities are multiples of 1/grid; on this lattice the draw is exact, by dynamic programming.
+        Emission probabilities are multiples of 1/grid, at most 10,000; on this lattice the draw is exact, by dynamic
+        programming.
     insecure : bool, default False
         Must be True for a real release (``rng=None``): the draws are exact on the lattice, but their probabilities
         are floats, for which no safe sampler exists. The release says ``float_safe=False`` in any case.
@@ -223,17 +246,16 @@ def release_gibbs(
 
     Explained in :doc:`/book/graphical-models/hidden-states`.
     """
-    table = _count_table(counts)
     states, sweeps = integer("states", states, least=2), integer("sweeps", sweeps, least=1)
-    epsilon, prior = positive("epsilon", epsilon), _checked_prior(prior)
-    least, grid = _lattice(floor, grid, table.shape[2])
+    epsilon, prior = checked_epsilon(epsilon, 2.0 * sweeps), _checked_prior(prior)
     rng = seeded_generator(rng)
     if not flag("insecure", insecure) and rng is None:
         raise ValueError("insecure must be True for a real release: exponential-mechanism Gibbs has no safe sampler")
+    table = _count_table(counts)
+    least, grid = _lattice(floor, grid, table.shape[2])
+    step, loss = epsilon / (2 * sweeps), _emission_loss(least, grid, table.shape[2])
     charge(budget, epsilon, 0.0, label="hmm gibbs")
     generator = analyst_generator(rng)
-    step = epsilon / (2 * sweeps)
-    loss = _emission_loss(least, grid, table.shape[2])
     chain = _private_chain(table, states, sweeps, step, loss, prior, (least, grid), generator)
     hottest = max(1.0, loss / step)
     return Release(
@@ -345,11 +367,10 @@ def _table_sensitivity() -> int:
 
 def _count_table(counts: ArrayLike) -> NDArray[np.int64]:
     try:
-        table = np.asarray(counts)
+        np.shape(counts)
     except ValueError:
         raise ValueError("counts must have shape (places, months, types), got rows of different lengths") from None
-    if table.dtype.kind not in "iu":
-        raise TypeError(f"counts must be whole numbers, got dtype {table.dtype}")
+    table = whole_array("counts", counts)
     if table.ndim != 3 or 0 in table.shape or table.shape[2] < 2:
         raise ValueError(f"counts must have shape (places, months, types) with at least 2 types, got {table.shape}")
     if (table < 0).any():
@@ -358,18 +379,14 @@ def _count_table(counts: ArrayLike) -> NDArray[np.int64]:
         raise ValueError("counts must hold at least one event")
     if float(table.sum(dtype=float)) > _MOST_EVENTS:
         raise ValueError(f"counts must hold at most {_MOST_EVENTS} events: totals would not be exact beyond")
-    return table.astype(np.int64)
-
-
-def _checked_prior(prior: Prior | None) -> Prior:
-    if prior is not None and not isinstance(prior, Prior):
-        raise TypeError(f"prior must be a hmm.Prior, got {type(prior).__name__}")
-    return Prior() if prior is None else prior
+    return table
 
 
 def _lattice(floor: float, grid: int, types: int) -> tuple[int, int]:
     """Return the smallest numerator and the denominator of the lattice of emission probabilities."""
     floor, grid = fraction("floor", floor), integer("grid", grid, least=2 * types)
+    if grid > _FINEST_GRID:
+        raise ValueError(f"grid must be at most {_FINEST_GRID}, got {grid}")
     least = math.ceil(floor * grid - 1e-9)
     if least * types >= grid:
         raise ValueError(f"floor must leave room for {types} types: less than {1 / types:.3g}, got {floor}")
@@ -448,52 +465,52 @@ def _draw_on_lattice(power: Array, least: int, grid: int, rng: np.random.Generat
 # The analyst's side
 
 
+def _checked_activity(name: str, activity: Any) -> tuple[float, float]:
+    try:
+        shape, mean = activity
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a pair (shape, mean), got {activity!r}") from None
+    return positive(f"{name}[0]", shape), positive(f"{name}[1]", mean)
+
+
+def _checked_prior(prior: Any) -> Prior:
+    if prior is not None and not isinstance(prior, Prior):
+        raise TypeError(f"prior must be a hmm.Prior, got {type(prior).__name__}")
+    return Prior() if prior is None else prior
+
+
+_CHAIN = "none, a private chain"
+_SAMPLED: dict[str, Option] = {
+    "states": whole_option(2),
+    "prior": optional(Option("a hmm.Prior", lambda name, value: _checked_prior(value))),
+    "draws": whole_option(1),
+    "chains": whole_option(1),
+    "burn_in": optional(whole_option(0)),
+    "rng": Option("a numpy.random.Generator, or None", lambda name, value: analyst_generator(value)),
+    "progress": flag_option(),
+}
+OPTIONS: dict[str, dict[str, Option]] = {
+    "noise-aware": _SAMPLED | {"activity": optional(Option("a pair (shape, mean)", _checked_activity))},
+    "naive": _SAMPLED,
+    _CHAIN: {},
+}
+
+
 @overload
 def infer(
-    release: Release,
-    *,
-    states: int = 2,
-    method: str = "noise-aware",
-    prior: Prior | None = None,
-    activity: tuple[float, float] | None = None,
-    order_by: int = 0,
-    draws: int = 1000,
-    chains: int = 4,
-    burn_in: int | None = None,
-    paths: bool = True,
-    rng: np.random.Generator | None = None,
-    progress: bool = False,
+    release: Release, *, method: str | None = None, order_by: int = 0, paths: bool = True, **options: Any
 ) -> Posterior: ...
 @overload
 def infer(
-    release: Sequence[Release],
-    *,
-    states: int = 2,
-    method: str = "noise-aware",
-    prior: Prior | None = None,
-    activity: tuple[float, float] | None = None,
-    order_by: int = 0,
-    draws: int = 1000,
-    chains: int = 4,
-    burn_in: int | None = None,
-    paths: bool = True,
-    rng: np.random.Generator | None = None,
-    progress: bool = False,
+    release: Sequence[Release], *, method: str | None = None, order_by: int = 0, paths: bool = True, **options: Any
 ) -> list[Posterior]: ...
 def infer(
     release: Release | Sequence[Release],
     *,
-    states: int = 2,
-    method: str = "noise-aware",
-    prior: Prior | None = None,
-    activity: tuple[float, float] | None = None,
+    method: str | None = None,
     order_by: int = 0,
-    draws: int = 1000,
-    chains: int = 4,
-    burn_in: int | None = None,
     paths: bool = True,
-    rng: np.random.Generator | None = None,
-    progress: bool = False,
+    **options: Any,
 ) -> Posterior | list[Posterior]:
     """Infer emissions, transitions and hidden states from a release: post-processing, which costs no privacy.
 
@@ -514,29 +531,24 @@ def infer(
     ----------
     release : Release or sequence of Release
         Of noisy tables of one shape, run as one batch, or of private chains.
-    states : int, default 2
-        The number of hidden states; a private chain has its own.
-    method : {"noise-aware", "naive"}
-        How a noisy table is read.
-    prior : Prior, optional
-        By default uniform.
-    activity : (shape, mean), optional
-        The Gamma prior of a month's expected number of events in a place. By default shape 0.5, and as mean the
-        public n over the number of months and places.
+    method : {"noise-aware", "naive"}, optional
+        How a noisy table is read; by default ``"noise-aware"``. A private chain is read in one way and takes none.
     order_by : int, default 0
         The type whose emission probability orders the states.
-    draws : int, default 1000
-        Draws in all, over all chains.
-    chains : int, default 4
-        Independent chains; each warms up with a likelihood that grows to full weight.
-    burn_in : int, optional
-        Sweeps before the first that counts, a chain; by default as many as after it.
     paths : bool, default True
         Whether to keep the draws of the hidden states, as ``states``.
-    rng : numpy.random.Generator, optional
-        The source of randomness; by default a fresh one.
-    progress : bool, default False
-        Whether to show a progress bar.
+    **options
+        Of a noisy table alone; one that does not apply is refused.
+
+        - ``states`` (int, default 2): the number of hidden states; a private chain has its own.
+        - ``prior`` (:class:`Prior`): by default uniform.
+        - ``activity`` ((shape, mean), ``"noise-aware"`` only): the Gamma prior of a month's expected number of events
+          in a place. By default shape 0.5, and as mean the public n over the number of months and places.
+        - ``draws`` (int, default 1000): draws in all, over all chains.
+        - ``chains`` (int, default 4): independent chains; each warms up with a likelihood that grows to full weight.
+        - ``burn_in`` (int): sweeps before the first that counts, a chain; by default as many as after it.
+        - ``rng`` (:class:`numpy.random.Generator`): the source of randomness; by default a fresh one.
+        - ``progress`` (bool, default False): whether to show a progress bar.
 
     Returns
     -------
@@ -562,21 +574,24 @@ def infer(
     releases = [release] if isinstance(release, Release) else list(release) if isinstance(release, Iterable) else []
     if not releases or not all(isinstance(each, Release) for each in releases):
         raise TypeError("release must be a Release or a non-empty sequence of them")
+    order_by, paths = integer("order_by", order_by, least=0), flag("paths", paths)
     if releases[0].model == GIBBS_MODEL:
+        if method is not None:
+            raise ValueError(f"method must not be given: a private chain is read in one way; got {method!r}")
+        method_options(_CHAIN, options, OPTIONS)
         found = [_of_private_chain(each, order_by, paths) for each in releases]
         return found[0] if isinstance(release, Release) else found
-    one_of("method", method, METHODS)
+    method = "noise-aware" if method is None else one_of("method", method, METHODS)
+    chosen = method_options(method, options, OPTIONS)
+    activity = chosen.pop("activity", None)
     noisy = _noisy_tables(releases)
-    gamma = [_activity(activity, each) for each in releases]
-    prior = _checked_prior(prior)
-    states = integer("states", states, least=2)
-    table = np.maximum(noisy, 0.0)
     if method == "naive":
-        observed: Any = _Exact(table)
+        observed: Any = _Exact(np.maximum(noisy, 0.0))
     else:
         ratio = np.array([max(math.exp(-1 / each.scale["counts"]), _LEAST_RATIO) for each in releases])
-        observed = _Noisy(noisy, ratio, np.array([g[0] for g in gamma]), np.array([g[1] for g in gamma]))
-    found = _sample(observed, states, prior, order_by, draws, chains, burn_in, paths, rng, progress, method)
+        gamma = np.array([_activity(each) if activity is None else activity for each in releases])
+        observed = _Noisy(noisy, ratio, gamma[:, 0], gamma[:, 1])
+    found = _sample(observed, order_by, paths, method, **chosen)
     for each in found:
         warn_if_unconverged(Posterior({k: v for k, v in each.draws.items() if k != "states"}))
     return found[0] if isinstance(release, Release) else found
@@ -620,9 +635,11 @@ def infer_nonprivate(
 
     Explained in :doc:`/book/graphical-models/hidden-states`.
     """
+    order_by, paths = integer("order_by", order_by, least=0), flag("paths", paths)
+    given = {"states": states, "prior": prior, "draws": draws, "chains": chains, "burn_in": burn_in}
+    chosen = method_options("naive", given | {"rng": rng, "progress": progress}, OPTIONS)
     observed = _Exact(_count_table(counts).astype(float)[None])
-    states, prior = integer("states", states, least=2), _checked_prior(prior)
-    found = _sample(observed, states, prior, order_by, draws, chains, burn_in, paths, rng, progress, "non-private")[0]
+    found = _sample(observed, order_by, paths, "non-private", **chosen)[0]
     warn_if_unconverged(Posterior({k: v for k, v in found.draws.items() if k != "states"}))
     return found
 
@@ -654,8 +671,9 @@ def log_likelihood(counts: ArrayLike, emission: ArrayLike, transition: ArrayLike
 
     Explained in :doc:`/book/graphical-models/hidden-states`.
     """
-    phi, rows, first = (np.asarray(each, dtype=float) for each in (emission, transition, initial))
-    logs = _log_emission(np.asarray(counts, dtype=float), phi)
+    given = {"counts": counts, "emission": emission, "transition": transition, "initial": initial}
+    table, phi, rows, first = (finite_array(name, each) for name, each in given.items())
+    logs = _log_emission(table, phi)
     total = _filter(logs, rows, first)[1].sum(axis=-1)
     return float(total) if np.ndim(total) == 0 else total
 
@@ -669,20 +687,15 @@ def _noisy_tables(releases: Sequence[Release]) -> Array:
     return np.stack([each["counts"] for each in releases]).astype(float)
 
 
-def _activity(activity: tuple[float, float] | None, release: Release) -> tuple[float, float]:
-    if activity is None:
-        return 0.5, release.n / math.prod(release["counts"].shape[:2])
-    try:
-        shape, mean = activity
-    except (TypeError, ValueError):
-        raise TypeError(f"activity must be a pair (shape, mean), got {activity!r}") from None
-    return positive("activity[0]", shape), positive("activity[1]", mean)
+def _activity(release: Release) -> tuple[float, float]:
+    """Return the default Gamma prior of a month's events, (shape, mean)."""
+    return 0.5, release.n / math.prod(release["counts"].shape[:2])
 
 
 def _of_private_chain(release: Release, order_by: int, paths: bool) -> Posterior:
     release.require(model=GIBBS_MODEL)
     sweeps, types = len(release["emission"]), release["emission"].shape[-1]
-    if integer("order_by", order_by, least=0) >= types:
+    if order_by >= types:
         raise ValueError(f"order_by must be a type, 0 to {types - 1}, got {order_by}")
     kept = {name: release[name][None, sweeps // 2 :].astype(float) for name in _Chain._fields}
     ordered = _in_order(kept, order_by, paths)
@@ -690,27 +703,28 @@ def _of_private_chain(release: Release, order_by: int, paths: bool) -> Posterior
 
 
 def _sample(
-    observed: Any,
-    states: int,
-    prior: Prior,
+    observed: _Exact,
     order_by: int,
-    draws: int,
-    chains: int,
-    burn_in: int | None,
     paths: bool,
-    rng: np.random.Generator | None,
-    progress: bool,
     method: str,
+    *,
+    states: int = 2,
+    prior: Prior | None = None,
+    draws: int = 1000,
+    chains: int = 4,
+    burn_in: int | None = None,
+    rng: np.random.Generator | None = None,
+    progress: bool = False,
 ) -> list[Posterior]:
     """Run the Gibbs sampler on a batch of tables and return one posterior each."""
-    rng = analyst_generator(rng)
-    chains, draws = integer("chains", chains, least=1), integer("draws", draws, least=1)
+    types = observed.table.shape[-1]
+    if order_by >= types:
+        raise ValueError(f"order_by must be a type, 0 to {types - 1}, got {order_by}")
+    rng, prior = analyst_generator(rng), _checked_prior(prior)
     each = math.ceil(draws / chains)
-    burn_in = each if burn_in is None else integer("burn_in", burn_in, least=0)
+    burn_in = each if burn_in is None else burn_in
     start = observed.start(chains, states, prior, rng)
     fields = ("emission", "transition", "initial", *(["states"] if paths else []))
-    if integer("order_by", order_by, least=0) >= start.emission.shape[-1]:
-        raise ValueError(f"order_by must be a type, 0 to {start.emission.shape[-1] - 1}, got {order_by}")
     for power in np.geomspace(0.01, 1.0, _ANNEALING):
         start = observed.sweep(rng, start, prior, power)
     step = partial(observed.sweep, prior=prior)
@@ -720,7 +734,7 @@ def _sample(
 
 def _in_order(kept: dict[str, Array], order_by: int, paths: bool) -> dict[str, Array]:
     """Rename the states of every draw so that their emission probabilities of one type increase."""
-    order = np.argsort(kept["emission"][..., integer("order_by", order_by, least=0)], axis=-1)
+    order = np.argsort(kept["emission"][..., order_by], axis=-1)
     ordered = {
         "emission": np.take_along_axis(kept["emission"], order[..., None], axis=-2),
         "transition": np.take_along_axis(

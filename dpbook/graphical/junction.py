@@ -190,6 +190,8 @@ class JunctionTree:
         Beliefs
             Exact up to rounding.
         """
+        if len(tables) != len(self.cliques):
+            raise ValueError(f"tables must hold one for each of {len(self.cliques)} cliques, got {len(tables)}")
         batch = tables[0].shape[0]
         count = len(self.nodes)
         messages: list[Array] = [np.empty(0)] * count

@@ -14,20 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpbook._validation import at_least, flag, integer, one_of, positive
+from dpbook._validation import (
+    Option,
+    at_least,
+    flag_option,
+    integer,
+    method_options,
+    positive,
+    positive_option,
+    whole_option,
+)
 from dpbook.graphical.collective import expectation
 from dpbook.graphical.domain import Domain, Groups, checked_groups
 from dpbook.graphical.field import FitReport, MarkovRandomField
 from dpbook.graphical.junction import LARGEST_TABLE, JunctionTree
 from dpbook.graphical.problem import Inferred, Problem
-from dpbook.graphical.releases import MODEL, clique_tables
+from dpbook.graphical.releases import MODEL, clique_tables, optional
 from dpbook.release import Release
 
 __all__ = ["fit", "fit_nonprivate", "noise_aware_ridge", "problem_of", "project_to_simplex"]
 
 Array = NDArray[np.float64]
 
-METHODS = ("cgm", "naive", "penalised")
+OPTIONS: dict[str, dict[str, Option]] = {
+    "cgm": {"ridge": optional(positive_option()), "steps": optional(whole_option(0)), "gap": positive_option()},
+    "naive": {"ridge": optional(positive_option()), "project": flag_option()},
+    "penalised": {"prior_sd": positive_option()},
+}
 
 _FLOOR = 1e-300  # keeps logarithms of empty cells finite where no ridge does
 _MOVE = 0.25  # how far EM may move a log-potential in all, by default
@@ -39,15 +52,11 @@ def fit(
     release: Release,
     *,
     method: str = "cgm",
-    ridge: float | None = None,
-    project: bool = True,
-    steps: int | None = None,
-    gap: float = 0.02,
-    prior_sd: float = 1.0,
     inference: str = "auto",
     tolerance: float | None = None,
     iterations: int = 300,
     limit: int = LARGEST_TABLE,
+    **options: Any,
 ) -> MarkovRandomField:
     """Learn a Markov random field from released clique tables.
 
@@ -63,23 +72,6 @@ def fit(
         plausible ones and the potentials that fit them, starting from a regularised naive fit. ``"penalised"``
         maximises the likelihood of the noisy cells, each a normal count plus Laplace noise, with a normal prior on
         the potentials; its answer does not depend on when one stops.
-    ridge : float, optional
-        Subtract ``ridge`` times the sum of squared log-potentials from the log likelihood. For ``"naive"`` 1e-4 by
-        default, the source's "arbitrarily small" one. For ``"cgm"`` it regularises the start, and is by default
-        1/2 + 2 b² cells / n: a prior of variance 1, and the noise variance 2b² beside a cell's count of n / cells.
-    project : bool, default True
-        Whether ``"naive"`` projects the tables on the simplex first; False shows what goes wrong otherwise.
-    steps : int, optional
-        How many steps ``"cgm"`` makes. A step moves a log-potential by at most 1/b, b being the noise scale. By
-        default all steps together may move it by 1/4: b/4 steps, at most 50, and where b < 4 a single one that is cut
-        off at 1/4. Run on, EM forgets its start and ends at the L1 projection of the noisy tables on the marginals,
-        which overfits.
-    gap : float, default 0.02
-        The duality gap, in nats a cell, at which an E-step of ``"cgm"`` stops. The field is then within
-        gap · cells / n nats of the exact step's, in KL divergence; chance alone, without any noise, leaves a fit about
-        cells / 2n from the truth. (With loopy inference the gap is no certificate.)
-    prior_sd : float, default 1.0
-        The standard deviation of the log-potentials in the prior of ``"penalised"``.
     inference : {"auto", "exact", "loopy"}
         As in :class:`MarkovRandomField`; ``"penalised"`` needs exact inference.
     tolerance : float, optional
@@ -89,6 +81,24 @@ def fit(
         The most iterations of an optimiser.
     limit : int, default 2**22
         The most entries that a table of the junction tree may have.
+
+    **options
+        Of the method; one that it does not take is refused.
+
+        - ``ridge`` (``"naive"``, ``"cgm"``): subtract ``ridge`` times the sum of squared log-potentials from the log
+          likelihood. For ``"naive"`` 1e-4 by default, the source's "arbitrarily small" one. For ``"cgm"`` it
+          regularises the start, and is by default 1/2 + 2 b² cells / n: a prior of variance 1, and the noise variance
+          2b² beside a cell's count of n / cells.
+        - ``project`` (``"naive"``, default True): whether to project the tables on the simplex first; False shows what
+          goes wrong otherwise.
+        - ``steps`` (``"cgm"``): how many steps of EM. A step moves a log-potential by at most 1/b, b being the noise
+          scale. By default all steps together may move it by 1/4: b/4 steps, at most 50, and where b < 4 a single one
+          that is cut off at 1/4. Run on, EM forgets its start and ends at the L1 projection of the noisy tables on the
+          marginals, which overfits.
+        - ``gap`` (``"cgm"``, default 0.02): the duality gap, in nats a cell, at which an E-step stops. The field is
+          then within gap · cells / n nats of the exact step's, in KL divergence; chance alone, without any noise,
+          leaves a fit about cells / 2n from the truth. (With loopy inference the gap is no certificate.)
+        - ``prior_sd`` (``"penalised"``, default 1.0): the standard deviation of the log-potentials in the prior.
 
     Returns
     -------
@@ -107,29 +117,20 @@ def fit(
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
-    if not isinstance(release, Release):
-        raise TypeError(f"release must be a Release of clique tables, got {type(release).__name__}")
-    release.require(model=MODEL, mechanisms=("laplace",))
-    one_of("method", method, METHODS)
+    chosen = method_options(method, options, OPTIONS)
     iterations = integer("iterations", iterations, least=1)
     if tolerance is not None:
         tolerance = positive("tolerance", tolerance)
-    prior_sd, gap = positive("prior_sd", prior_sd), positive("gap", gap)
-    if ridge is not None:
-        ridge = positive("ridge", ridge)
-    if steps is not None:
-        steps = integer("steps", steps, least=0)
-    project = flag("project", project)
     problem = problem_of(release, inference=inference, limit=limit)
     if tolerance is None:
         tolerance = _default_tolerance(problem)
     if method == "naive":
-        return _fit_naive(problem, 1e-4 if ridge is None else ridge, project, tolerance, iterations)
+        return _fit_naive(problem, tolerance, iterations, **chosen)
     if method == "cgm":
-        return _fit_cgm(problem, ridge, steps, gap, tolerance, iterations)
+        return _fit_cgm(problem, tolerance, iterations, **chosen)
     if not isinstance(problem.engine, JunctionTree):
         raise ValueError("method 'penalised' needs exact inference; use method='cgm' where the graph is too entangled")
-    return _fit_penalised(problem, prior_sd, tolerance, iterations)
+    return _fit_penalised(problem, tolerance, iterations, **chosen)
 
 
 def _default_tolerance(problem: Problem) -> float:
@@ -168,6 +169,9 @@ def problem_of(release: Release, *, inference: str = "auto", limit: int = LARGES
 
     Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
+    if not isinstance(release, Release):
+        raise TypeError(f"release must be a Release of clique tables, got {type(release).__name__}")
+    release.require(model=MODEL, mechanisms=("laplace",))
     domain = Domain.of_settings(release.settings["domain"])
     groups = checked_groups([list(group) for group in release.settings["cliques"]], domain)
     tables = [np.asarray(table, dtype=float) for table in release.values.values()]
@@ -264,7 +268,10 @@ def _report(method: str, problem: Problem, best: _Optimum, tolerance: float, set
     )
 
 
-def _fit_naive(problem: Problem, ridge: float, project: bool, tolerance: float, iterations: int) -> MarkovRandomField:
+def _fit_naive(
+    problem: Problem, tolerance: float, iterations: int, *, ridge: float | None = None, project: bool = True
+) -> MarkovRandomField:
+    ridge = 1e-4 if ridge is None else ridge
     shares = _projected(problem) if project else problem.counts / problem.n
     best = _maximum_likelihood(problem, shares, ridge, tolerance=tolerance, iterations=iterations)
     return problem.field(best.theta, _report("naive", problem, best, tolerance, {"ridge": ridge, "project": project}))
@@ -304,36 +311,42 @@ def noise_aware_ridge(problem: Problem) -> float:
 
 
 def _fit_cgm(
-    problem: Problem, ridge: float | None, steps: int | None, allowed: float, tolerance: float, iterations: int
+    problem: Problem,
+    tolerance: float,
+    iterations: int,
+    *,
+    ridge: float | None = None,
+    steps: int | None = None,
+    gap: float = 0.02,
 ) -> MarkovRandomField:
     """EM: the M-step is free, for the tables that an E-step infers are those of the field at θ + λ."""
     ridge = noise_aware_ridge(problem) if ridge is None else ridge
     # EM moves on from here: the start need be no more exact than the E-steps.
-    rough = max(tolerance, min(tolerance * allowed / 1e-3, 1e-4))
+    rough = max(tolerance, min(tolerance * gap / 1e-3, 1e-4))
     best = _maximum_likelihood(problem, _projected(problem), ridge, tolerance=rough, iterations=iterations)
     scale, reach = float(np.median(problem.scales)), None
     if steps is None:
         steps = int(np.clip(round(_MOVE * scale), 1, _MOST_STEPS))
         reach = _MOVE if steps == 1 else None
-    theta, multipliers, gap, evaluations = best.theta, None, 0.0, best.evaluations
+    theta, multipliers, widest, evaluations = best.theta, None, 0.0, best.evaluations
     history = [_likeness(problem, problem.infer(theta).means)]
-    enough = allowed * problem.counts.size
+    enough = gap * problem.counts.size
     for _ in range(steps):
         found = expectation(problem, theta, start=multipliers, reach=reach, tolerance=enough)
         theta, multipliers = theta + found.multipliers / problem.copies, found.multipliers
-        gap, evaluations = max(gap, found.gap), evaluations + found.evaluations
+        widest, evaluations = max(widest, found.gap), evaluations + found.evaluations
         history.append(_likeness(problem, found.means))
     report = FitReport(
         "cgm",
         steps,
-        best.converged and gap <= enough,
+        best.converged and widest <= enough,
         f"{steps} steps of EM from a naive fit with ridge {ridge:.3g}; each moves log-potentials by at most "
-        f"{min(1 / scale, reach or np.inf):.3g}; each E-step solved to a duality gap of {gap:.1e} nats",
+        f"{min(1 / scale, reach or np.inf):.3g}; each E-step solved to a duality gap of {widest:.1e} nats",
         history[-1],
         tuple(history),
-        gap,
+        widest,
         evaluations,
-        {"ridge": ridge, "steps": steps, "gap": allowed},
+        {"ridge": ridge, "steps": steps, "gap": gap},
     )
     return problem.field(theta, report)
 
@@ -343,7 +356,7 @@ def _likeness(problem: Problem, means: Array) -> float:
     return -float((np.abs(problem.counts - problem.n * means) / problem.scales).sum())
 
 
-def _fit_penalised(problem: Problem, prior_sd: float, tolerance: float, iterations: int) -> MarkovRandomField:
+def _fit_penalised(problem: Problem, tolerance: float, iterations: int, *, prior_sd: float = 1.0) -> MarkovRandomField:
     """Maximise the sum of log densities of the cells less half the squared potentials over the prior's variance."""
     n, precision = problem.n, 1 / (prior_sd**2 * problem.n)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbook._validation import at_least, integer, positive
+from dpbook._validation import at_least, flag, integer, positive
 
 __all__ = ["LoopyBeliefs", "LoopyGraph"]
 
@@ -117,9 +117,11 @@ class LoopyGraph:
         LoopyBeliefs
             Marginals, Bethe's log partition function and the convergence report.
         """
+        if len(tables) != len(self.cliques):
+            raise ValueError(f"tables must hold one for each of {len(self.cliques)} cliques, got {len(tables)}")
         factors = [table[0] for table in tables]
         flat = {(f, v): np.zeros(self.sizes[v]) for f, clique in enumerate(self.cliques) for v in clique}
-        sent = dict(self._messages) if warm and self._messages else flat
+        sent = dict(self._messages) if flag("warm", warm) and self._messages else flat
         inward = [sum((sent[f, v] for f, c in enumerate(self.cliques) if v in c), np.zeros(d)) for v, d in self._each()]
         residual, sweep = np.inf, 0
         while residual > self.tolerance and sweep < self.iterations:

@@ -102,6 +102,16 @@ class Problem:
         Problem
             Ready for inference.
         """
+        if not len(tables) == len(scales) == len(groups):
+            raise ValueError(
+                f"tables and scales must have one entry for each of {len(groups)} cliques, got {len(tables)} and "
+                f"{len(scales)}"
+            )
+        for group, table in zip(groups, tables, strict=True):
+            if np.shape(table) != domain.shape(group[0]):
+                raise ValueError(
+                    f"tables must have shape {domain.shape(group[0])} for {group[0]}, got {np.shape(table)}"
+                )
         sizes = [table.size for table in tables]
         return cls(
             domain,

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook import noise
-from dpbook._validation import finite_array, integer, positive, seeded_generator
+from dpbook._validation import Option, finite_array, integer, positive, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.graphical.domain import Domain, Groups, checked_groups, group_name
 from dpbook.records import ExactSum
@@ -30,6 +30,8 @@ MODEL = "clique tables"
 
 _WEIGHT = 2**32  # a record's weight in whole units: 1/K is rounded down, so that K of them never exceed it
 _MOST_RECORDS = 2**30 - 1  # times _WEIGHT stays below 2**63
+_WIDEST = 2.0**53  # steps of the grid: at this scale, noise beyond 64 bits has probability e^(-1024)
+_LARGEST_EPSILON = 1e100
 
 
 class CliqueTables(NamedTuple):
@@ -75,20 +77,22 @@ def release(
 
     epsilon-DP for replace-one neighbours, n public; the unit is one row or, with ``person``, all rows of one person.
     Each table has sensitivity 2, the release 2 for each table, so the noise on every cell has scale 2 ``len(cliques)``
-    / epsilon. A state outside the domain raises an error, which is not private: only the curator may see it.
+    / epsilon. A missing value and a state outside the domain raise an error, which is not private: only the curator
+    may see it. All else is checked before anything is read.
 
     Parameters
     ----------
-    records : DataFrame, iterator of DataFrames, Dask DataFrame, or array
+    records : DataFrame, pyarrow Table, iterator of such, Dask DataFrame, or array
         Rows of codes or labels, one column a variable; or the table of counts of all variables together, an array
-        with one axis for each variable of the domain.
+        with one axis for each variable of the domain. What belongs to one record, its states, its count and its
+        person, stands in one row of one table.
     domain : Domain or mapping of str to int or sequence
         Each variable's number of states, or its states' labels; public.
     cliques : list of tuple of str
         The tables to release. A list of tuples in place of one ties them: they share one table, to which a record
         gives 1/K for each of its K cliques in the list.
     epsilon : float
-        The privacy loss of all tables together.
+        The privacy loss of all tables together; not so small that noise would exceed 64-bit counts.
     counts : str, optional
         The column that says how many records each row stands for.
     person : str, optional
@@ -122,10 +126,10 @@ def release(
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)
-    epsilon = positive("epsilon", epsilon)
+    sensitivity = histogram(tables=len(groups))
+    epsilon = checked_epsilon(epsilon, sensitivity / _unit(groups, person, null))
     rng = seeded_generator(rng)
     exact = _exact_tables(records, known, groups, counts, person, null)
-    sensitivity = histogram(tables=len(groups))
     charge(budget, epsilon, 0.0, label=f"{len(groups)} clique table{'s' * (len(groups) > 1)}")
     flat = np.concatenate([table.ravel() for table in exact.tables])
     noisy, scale = noise.add_laplace_to_sum(ExactSum(flat, exact.unit, exact.n), sensitivity, epsilon, rng)
@@ -182,34 +186,63 @@ def clique_tables(
     return _exact_tables(records, known, checked_groups(cliques, known), counts, person, null)
 
 
+def optional(option: Option) -> Option:
+    """Return an option that takes None, too, which means the method's own default."""
+    return Option(f"{option.takes}, or None", lambda name, value: None if value is None else option.check(name, value))
+
+
+def checked_epsilon(epsilon: Any, steps: float) -> float:
+    """Return epsilon; raise unless noise for a sensitivity of so many steps of its grid can be drawn in 64 bits."""
+    checked, least = positive("epsilon", epsilon), steps / _WIDEST
+    if not least <= checked <= _LARGEST_EPSILON:
+        raise ValueError(
+            f"epsilon must lie between {least:.3g}, below which noise would not fit in 64-bit counts, and "
+            f"{_LARGEST_EPSILON:g}; got {checked}"
+        )
+    return checked
+
+
+def _unit(groups: Groups, person: str | None, null: Any) -> float:
+    """Return what one unit of the tables is worth: a record, or 2**-32 of it where records are split."""
+    split = person is not None or null is not None or any(len(group) > 1 for group in groups)
+    return 1.0 / _WEIGHT if split else 1.0
+
+
 def _exact_tables(
     records: Any, known: Domain, groups: Groups, counts: str | None, person: str | None, null: Any
 ) -> CliqueTables:
     _check_columns(known, counts, person)
     codes_of_null = _null_codes(known, null)
-    weighted = person is not None or null is not None or any(len(group) > 1 for group in groups)
-    if isinstance(records, (np.ndarray, list, tuple)):
-        if person is not None:
-            raise ValueError("person names a column, but records is a table of counts, which has none")
-        chunks: Iterator[_Chunk] = iter([_from_counts(records, known)])
-    else:
-        chunks = _chunks(records, known, groups, counts, person)
+    unit = _unit(groups, person, null)
+    chunks = record_chunks(records, known, groups, counts, person)
     tables = [np.zeros(known.shape(group[0]), dtype=np.int64) for group in groups]
     n = 0
     for codes, times, persons in chunks:
         n += int(times.sum()) if persons is None else int(persons.max(initial=-1)) + 1
         _check_number(n)
         for table, group in zip(tables, groups, strict=True):
-            table += _table(codes, times, persons, group, known, codes_of_null, weighted)
+            table += _table(codes, times, persons, group, known, codes_of_null, unit < 1)
     if n == 0:
         raise ValueError("records must hold at least one record, got none")
-    return CliqueTables(tables, 1.0 / _WEIGHT if weighted else 1.0, n)
+    return CliqueTables(tables, unit, n)
 
 
 class _Chunk(NamedTuple):
     codes: NDArray[np.int64]  # (rows, variables)
     times: NDArray[np.int64]  # how many records each row stands for
     persons: NDArray[np.int64] | None  # whose row it is, numbered from 0
+
+
+def record_chunks(
+    records: Any, domain: Domain, groups: Groups, counts: str | None, person: str | None
+) -> Iterator[_Chunk]:
+    """Return the records' codes, chunk by chunk, from rows in any accepted form or from a table of counts."""
+    if not isinstance(records, (np.ndarray, list, tuple)):
+        return _chunks(records, domain, groups, counts, person)
+    for name, column in (("person", person), ("counts", counts)):
+        if column is not None:
+            raise ValueError(f"{name} names a column, but records is a table of counts, which has none")
+    return iter([_from_counts(records, domain)])
 
 
 def _check_columns(domain: Domain, counts: str | None, person: str | None) -> None:
@@ -253,7 +286,7 @@ def _from_counts(records: Any, domain: Domain) -> _Chunk:
 def _chunks(records: Any, domain: Domain, groups: Groups, counts: str | None, person: str | None) -> Iterator[_Chunk]:
     if person is not None and not isinstance(records, pd.DataFrame):
         raise TypeError("records must be one DataFrame where person is given: a person's rows must not be split")
-    used = {name for group in groups for member in group for name in member}
+    used = dict.fromkeys(name for group in groups for member in group for name in member)
     for frame in _frames(records):
         missing = [name for name in [*used, *filter(None, (counts, person))] if name not in frame.columns]
         if missing:
@@ -269,21 +302,30 @@ def _chunks(records: Any, domain: Domain, groups: Groups, counts: str | None, pe
 
 
 def _frames(records: Any) -> Iterator[pd.DataFrame]:
+    library = type(records).__module__.split(".")[0]
     if isinstance(records, pd.DataFrame):
         yield records
-    elif hasattr(records, "__dask_graph__") and hasattr(type(records), "to_delayed"):
+    elif (
+        library == "dask" and hasattr(type(records), "columns") and records.ndim == 2
+    ):  # a Delayed claims any attribute
         for partition in records.to_delayed():
             yield partition.compute()
-    elif type(records).__module__.split(".")[0] == "pyarrow" and hasattr(records, "to_pandas"):
+    elif library == "pyarrow" and hasattr(records, "column_names") and hasattr(records, "to_pandas"):
         yield records.to_pandas()
     elif isinstance(records, Iterator):
         for each in records:
             yield from _frames(each)
     else:
         raise TypeError(
-            "records must be a DataFrame, an iterator of them, a Dask DataFrame, or an array of counts, got "
-            f"{type(records).__name__}"
+            "records must be a pandas DataFrame, a pyarrow Table or RecordBatch, an iterator of such, a Dask "
+            f"DataFrame, or an array of counts, got {type(records).__name__} of {library}; {_advice(library)}"
         )
+
+
+def _advice(library: str) -> str:
+    """Say how to turn what a library calls a table into one that is taken."""
+    ways = {"polars": "call its to_pandas() first", "dask": "call its to_dask_dataframe() or compute() first"}
+    return ways.get(library, "make a DataFrame of it with the variables as columns")
 
 
 def _whole_counts(column: pd.Series[Any]) -> NDArray[np.int64]:

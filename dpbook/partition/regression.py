@@ -8,7 +8,7 @@ shared between partitions, for probabilities. Chapter 2 explains why both are ne
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -199,12 +199,47 @@ def _inverse(matrices: FloatArray) -> FloatArray:
             bad |= 1 - np.abs(r) < _SINGULAR
             inverse = (2 * np.eye(k) - scaled) / np.where(bad, np.nan, (1 - r) * (1 + r))[:, None, None]
             return np.asarray(inverse * scale[:, :, None] * scale[:, None, :])
-        values, vectors = np.linalg.eigh(np.where(bad[:, None, None], np.eye(k), scaled))
+        values, vectors = _lapack(_eigen, np.where(bad[:, None, None], np.eye(k), scaled))
         bad |= values[:, 0] < _SINGULAR
         inverse = np.einsum("mik,mk,mjk->mij", vectors, 1 / values, vectors)
         inverse = inverse * scale[:, :, None] * scale[:, None, :]
     inverse[bad] = np.nan
     return np.asarray(inverse)
+
+
+def _eigen(matrices: FloatArray) -> tuple[FloatArray, ...]:
+    return tuple(np.linalg.eigh(matrices))
+
+
+def _eigenvalues(matrices: FloatArray) -> tuple[FloatArray, ...]:
+    return (np.asarray(np.linalg.eigvalsh(matrices), dtype=np.float64),)
+
+
+def _root(matrices: FloatArray) -> tuple[FloatArray, ...]:
+    return (np.asarray(np.linalg.cholesky(matrices), dtype=np.float64),)
+
+
+def _lapack(function: Callable[[FloatArray], tuple[FloatArray, ...]], matrices: FloatArray) -> tuple[FloatArray, ...]:
+    """Factor a batch of matrices; NaN for those that cannot be factored.
+
+    LAPACK fails for the whole batch if it fails for one. Then each matrix is factored by itself, by the same steps, so
+    that what a partition gets does not depend on the others.
+    """
+    try:
+        return function(matrices)
+    except np.linalg.LinAlgError:
+        shapes = function(np.eye(matrices.shape[-1])[None])
+        each = [_alone(function, matrix[None], shapes) for matrix in matrices]
+        return tuple(np.concatenate(parts) for parts in zip(*each, strict=True))
+
+
+def _alone(
+    function: Callable[[FloatArray], tuple[FloatArray, ...]], matrix: FloatArray, shapes: tuple[FloatArray, ...]
+) -> tuple[FloatArray, ...]:
+    try:
+        return function(matrix)
+    except np.linalg.LinAlgError:
+        return tuple(np.full(each.shape, np.nan) for each in shapes)
 
 
 def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
@@ -474,10 +509,10 @@ class SemiConjugateRegression(_Regression):
             p = len(self.names)
             bad |= ~_positive_definite(covariance, bad)
             safe = np.where(bad[:, None, None], np.eye(p), covariance) / prior_power
-            root = np.linalg.cholesky(safe)
+            (root,) = _lapack(_root, safe)
             gram = np.where(bad[:, None, None], np.eye(p), data.gram)
             whitened = np.einsum("mki,mkl,mlj->mij", root, gram, root)
-            lam, q = np.linalg.eigh(np.where(np.isfinite(whitened), whitened, 0.0))
+            lam, q = _lapack(_eigen, np.where(np.isfinite(whitened), whitened, 0.0))
             lam = np.maximum(lam, 0.0)
             basis = np.einsum("mij,mjk->mik", root, q)
             # c = basisᵀXᵀ(y − Xμ₀); what the data alone would say of θ is c/λ, where λ > 0.
@@ -530,7 +565,7 @@ def _same_length(mean: Any, names: tuple[str, ...]) -> None:
 
 def _positive_definite(matrices: FloatArray, bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Say which matrices a Cholesky factorisation will take, with room to spare."""
-    values = np.linalg.eigvalsh(np.where(bad[:, None, None], np.eye(matrices.shape[-1]), matrices))
+    (values,) = _lapack(_eigenvalues, np.where(bad[:, None, None], np.eye(matrices.shape[-1]), matrices))
     return np.asarray(values[:, 0] > 1e-14 * values[:, -1])
 
 

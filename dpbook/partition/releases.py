@@ -8,6 +8,7 @@ answer is bounded.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from dpbook import noise
 from dpbook._validation import (
     finite_array,
     finite_number,
+    flag,
     fraction,
     integer,
     interval,
@@ -32,10 +34,11 @@ from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.partition import bounds as searches
 from dpbook.partition.combining import CENTRED_WIDTH, RESCALES, aggregate_sd
 from dpbook.partition.regression import _Regression
-from dpbook.partition.samplers import ask_all, takes
-from dpbook.partition.splitting import Moments, checked_partitions, count_records, partition_frames
+from dpbook.partition.samplers import ask_all, check_portable, checked_schema, examples, made_up, rehearse, takes
+from dpbook.partition.splitting import Moments, checked_partitions, count_records, partition_frames, records_of
 from dpbook.records import exact_sum, grid_unit
 from dpbook.release import Release
+from dpbook.schema import Schema
 from dpbook.sensitivity import bounded_sum, rounded
 
 __all__ = [
@@ -66,6 +69,8 @@ def release_probability(
     method: str = "normality",
     rescale: str = "corrected",
     p_min: float = 0.001,
+    schema: Schema | None = None,
+    dry_run: bool = True,
     n: int | None = None,
     rng: np.random.Generator | None = None,
     budget: PrivacyBudget | None = None,
@@ -74,13 +79,15 @@ def release_probability(
 
     epsilon-DP for replace-one neighbours, n public, whatever the posterior. Which partition a record goes to depends
     on its place and on random labels alone, so a replaced record changes one partition's probability, a number in
-    [0, 1]. A partition that fails on its data (singular, not finite, an error in a function of yours) contributes the
-    probability 1/2, silently: an error would leak. NaN in the data of a built-in regression raises before any budget is
-    spent, and only the curator may see that error.
+    [0, 1]. A posterior of yours is given frames that are functions of their own records alone
+    (:func:`partition_frames`). A partition that fails on its data (singular, not finite, an error in a function of
+    yours, a worker that dies) contributes the probability 1/2, silently: an error would leak. Without a schema, NaN, an
+    infinite value or text in the data of a built-in regression raises before any budget is spent; with one, what the
+    schema refuses does. Only the curator may see these errors.
 
     Parameters
     ----------
-    data : array, DataFrame, pyarrow Table, Dask DataFrame, or iterator of such chunks
+    data : array, DataFrame, pyarrow Table, mapping of columns, list of rows, Dask collection, or iterator of chunks
         One row per record. Built-in regressions read a stream in memory that does not grow with it; other posteriors
         hold the records.
     cutoff : float or sequence of float
@@ -97,6 +104,13 @@ def release_probability(
         For :func:`combine`: how a mean is sharpened.
     p_min : float, default 0.001
         With ``"fisher"``, smaller probabilities count as this one.
+    schema : Schema, optional
+        What a record is. Partitions then have its columns and types, numbers within its bounds and known labels alone.
+    dry_run : bool, default True
+        Before anything is charged, a posterior of yours is asked about made-up records: drawn from the schema or,
+        without one, numbers under the names of the columns (for a list of rows, under the names or places that its
+        first record has; no value is looked at). If it fails on all of four such tables, that is an error, and nothing
+        is spent. Give False to a posterior that cannot work on made-up records.
     n : int, optional
         The public number of records, for an iterator. With it partitions have equal sizes and the release is that of
         the same data in memory; without it each record picks its partition independently.
@@ -130,8 +144,10 @@ def release_probability(
     one_of("rescale", rescale, RESCALES)
     cutoffs = _points("cutoff", cutoff)
     epsilon, p_min = _epsilon(epsilon), fraction("p_min", p_min)
-    rng = seeded_generator(rng)
-    split = _Split.read(data, posterior, "probability", partitions, n, rng)
+    dry_run, rng = flag("dry_run", dry_run), seeded_generator(rng)
+    split = _Split.read(data, posterior, "probability", partitions, n, rng, schema=schema)
+    if dry_run and (budget is None or budget.can_spend(epsilon)):
+        _rehearse(split, "probability", cutoffs.ravel())
     charge(budget, epsilon, 0.0, label=f"posterior probability ({method})")
     p = split.probabilities(cutoffs.ravel())
     size = cutoffs.size
@@ -176,6 +192,8 @@ def release_quantile(
     start: float = 1.0,
     doublings: int = 30,
     resolution: int = searches.RESOLUTION,
+    schema: Schema | None = None,
+    dry_run: bool = True,
     n: int | None = None,
     rng: np.random.Generator | None = None,
     budget: PrivacyBudget | None = None,
@@ -189,7 +207,7 @@ def release_quantile(
 
     Parameters
     ----------
-    data : array, DataFrame, pyarrow Table, Dask DataFrame, or iterator of such chunks
+    data : array, DataFrame, pyarrow Table, mapping of columns, list of rows, Dask collection, or iterator of chunks
         As in :func:`release_probability`.
     probability : float or sequence of float
         Of which quantiles, between 0 and 1. Several share one search for bounds, and the rest of epsilon equally.
@@ -211,7 +229,7 @@ def release_quantile(
         Of ``"sparse-vector"``.
     resolution
         Of ``"centred"``.
-    n, rng, budget
+    schema, dry_run, n, rng, budget
         As in :func:`release_probability`.
 
     Returns
@@ -242,8 +260,10 @@ def release_quantile(
     epsilon = _epsilon(epsilon)
     count = integer("partitions", partitions, least=2)
     spent = search.spends(epsilon, count, split)
-    rng = seeded_generator(rng)
-    parts = _Split.read(data, posterior, "quantile", partitions, n, rng)
+    dry_run, rng = flag("dry_run", dry_run), seeded_generator(rng)
+    parts = _Split.read(data, posterior, "quantile", partitions, n, rng, schema=schema)
+    if dry_run and (budget is None or budget.can_spend(epsilon)):
+        _rehearse(parts, "quantile", points.ravel())
     charge(budget, epsilon, 0.0, label="posterior quantile")
     q = parts.quantiles(points.ravel())
     middle = (q.min(axis=1) + q.max(axis=1)) / 2
@@ -280,12 +300,12 @@ def release_quantile(
     )
 
 
-def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any) -> Any:
+def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any, schema: Schema | None = None) -> Any:
     """Return the full-data posterior probability: the answer that the partitions stand in for. Not private.
 
     Parameters
     ----------
-    data, cutoff, posterior
+    data, cutoff, posterior, schema
         As in :func:`release_probability`.
 
     Returns
@@ -303,15 +323,15 @@ def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any) -> A
 
     Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
-    return posterior.probability(_whole(data, posterior), _points("cutoff", cutoff))
+    return posterior.probability(_whole(data, posterior, schema), _points("cutoff", cutoff))
 
 
-def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any) -> Any:
+def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any, schema: Schema | None = None) -> Any:
     """Return the full-data posterior quantile: the answer that the partitions stand in for. Not private.
 
     Parameters
     ----------
-    data, probability, posterior
+    data, probability, posterior, schema
         As in :func:`release_quantile`.
 
     Returns
@@ -330,7 +350,7 @@ def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any) ->
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
-    return posterior.quantile(_whole(data, posterior), _points("probability", probability), power=1.0)
+    return posterior.quantile(_whole(data, posterior, schema), _points("probability", probability), power=1.0)
 
 
 def partition_probabilities(
@@ -339,6 +359,7 @@ def partition_probabilities(
     *,
     posterior: Any,
     partitions: int,
+    schema: Schema | None = None,
     n: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> FloatArray:
@@ -346,7 +367,7 @@ def partition_probabilities(
 
     Parameters
     ----------
-    data, cutoff, posterior, partitions, n
+    data, cutoff, posterior, partitions, schema, n
         As in :func:`release_probability`.
     rng : numpy.random.Generator, optional
         Source of the labels. The same generator gives the split of a seeded release.
@@ -368,7 +389,7 @@ def partition_probabilities(
     Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
     cutoffs = _points("cutoff", cutoff)
-    split = _Split.read(data, posterior, "probability", partitions, n, seeded_generator(rng))
+    split = _Split.read(data, posterior, "probability", partitions, n, seeded_generator(rng), schema=schema)
     return split.probabilities(cutoffs.ravel()).reshape(-1, *cutoffs.shape)
 
 
@@ -378,6 +399,7 @@ def partition_quantiles(
     *,
     posterior: Any,
     partitions: int,
+    schema: Schema | None = None,
     n: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> FloatArray:
@@ -385,7 +407,7 @@ def partition_quantiles(
 
     Parameters
     ----------
-    data, probability, posterior, partitions, n
+    data, probability, posterior, partitions, schema, n
         As in :func:`release_quantile`.
     rng : numpy.random.Generator, optional
         Source of the labels. The same generator gives the split of a seeded release.
@@ -407,7 +429,7 @@ def partition_quantiles(
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
     points = _points("probability", probability)
-    split = _Split.read(data, posterior, "quantile", partitions, n, seeded_generator(rng))
+    split = _Split.read(data, posterior, "quantile", partitions, n, seeded_generator(rng), schema=schema)
     return split.quantiles(points.ravel()).reshape(-1, *points.shape)
 
 
@@ -638,9 +660,39 @@ def _as_they_are(rows: FloatArray) -> FloatArray:
     return rows
 
 
-def _whole(data: Any, posterior: Any) -> Any:
+def _whole(data: Any, posterior: Any, schema: Schema | None) -> Any:
     """Return data in the form in which a posterior takes one partition that is everything."""
-    return data if isinstance(posterior, _Regression) else partition_frames(data, partitions=1)[0]
+    known = _schema_of(schema, posterior)
+    if isinstance(posterior, _Regression):
+        return data if known is None else known.apply(data)
+    return partition_frames(data, partitions=1, schema=known)[0]
+
+
+def _schema_of(schema: Any, posterior: Any) -> Schema | None:
+    """Return the schema of a release: its own, or the one that its posterior brings."""
+    given, brought = checked_schema(schema), getattr(posterior, "schema", None)
+    if not isinstance(brought, Schema):
+        return given
+    if given is not None and given != brought:
+        raise ValueError("schema must be the one of the posterior, which brings another")
+    return brought
+
+
+def _rehearse(split: _Split, question: str, points: FloatArray) -> None:
+    """Raise, before anything is charged, where a posterior that is not built in fails on made-up records."""
+    if isinstance(split.posterior, _Regression):
+        return
+    size = max(1, split.n // split.partitions)
+    frames = made_up(split.header, size) if split.schema is None else examples(split.schema, size)
+    ask, options = getattr(split.posterior, question), split.options(question)
+    wrong = rehearse(ask, frames, points, options, n_jobs=getattr(split.posterior, "n_jobs", None))
+    if wrong:
+        kind = "numbers under the names of the columns" if split.schema is None else "records drawn from the schema"
+        hint = "Give schema= so that made-up records look like yours" if split.schema is None else "Mend it"
+        raise ValueError(
+            f"posterior must answer, and failed in a dry run on {kind}, {list(split.header)}: its method {question!r} "
+            f"{wrong}. Nothing was spent. {hint}, or give dry_run=False to go on regardless"
+        )
 
 
 @dataclass(frozen=True)
@@ -652,16 +704,27 @@ class _Split:
     n: int
     parts: Moments | list[pd.DataFrame]
     rng: np.random.Generator  # for the partitions' own generators; the noise has another
+    schema: Schema | None = None
+    header: tuple[Hashable, ...] = ()
 
     @classmethod
     def read(
-        cls, data: Any, posterior: Any, question: str, partitions: Any, n: int | None, rng: np.random.Generator | None
+        cls,
+        data: Any,
+        posterior: Any,
+        question: str,
+        partitions: Any,
+        n: int | None,
+        rng: np.random.Generator | None,
+        *,
+        schema: Schema | None = None,
     ) -> _Split:
         if isinstance(posterior, type) or not callable(getattr(posterior, question, None)):
             raise TypeError(f"posterior must be an object with a method {question!r}, got {posterior!r}")
         if question == "quantile" and not takes(posterior.quantile, "power"):
             raise TypeError("posterior must have a method quantile(partition, p, power): it does not take power")
         least = integer("least_records", getattr(posterior, "least_records", 1), least=1)
+        schema = _schema_of(schema, posterior)
         public = n if n is None else integer("n", n, least=1)
         known = count_records(data)
         count = checked_partitions(partitions, public if known is None else known, least)
@@ -670,15 +733,15 @@ class _Split:
         # Labels from a generator of their own: the noise then does not depend on how many labels were drawn.
         labels = np.random.default_rng(None if rng is None else rng.integers(2**63, size=2))
         if isinstance(posterior, _Regression):
-            moments = posterior._moments(data, count, public, labels)
+            moments = posterior._moments(data if schema is None else schema.apply(data), count, public, labels)
             size = int(moments.n.sum())
-            parts: Moments | list[pd.DataFrame] = moments
-        else:
-            frames = partition_frames(data, partitions=count, n=public, rng=labels)
-            size = sum(map(len, frames))
-            parts = frames
-        checked_partitions(count, size, least)
-        return cls(posterior, count, size, parts, labels)
+            checked_partitions(count, size, least)
+            return cls(posterior, count, size, moments, labels)
+        check_portable(getattr(posterior, question), getattr(posterior, "n_jobs", None))
+        records = records_of(data, schema)
+        frames = records.split(count, public, labels)
+        checked_partitions(count, records.n, least)
+        return cls(posterior, count, records.n, frames, labels, schema, records.header)
 
     @property
     def nuisance(self) -> int:
@@ -687,7 +750,14 @@ class _Split:
             return len(self.posterior.names) - 1
         return integer("nuisance", getattr(self.posterior, "nuisance", 1), least=0)
 
-    def _ask(self, question: str, points: FloatArray, **options: float) -> FloatArray:
+    def options(self, question: str) -> dict[str, float]:
+        """Return the powers of likelihood and prior with which partitions are asked."""
+        if question == "probability":
+            return {"power": 1.0, "prior_power": 1 / self.partitions}
+        return {"power": float(self.partitions), "prior_power": 1.0}
+
+    def _ask(self, question: str, points: FloatArray) -> FloatArray:
+        options = self.options(question)
         if isinstance(self.parts, Moments):
             batch = getattr(self.posterior, f"_batch_{question}")
             return np.asarray(batch(self.parts, points, **options))
@@ -697,13 +767,13 @@ class _Split:
 
     def probabilities(self, cutoffs: FloatArray) -> FloatArray:
         """Return (M, K) numbers in [0, 1]; 1/2 where a partition failed."""
-        p = self._ask("probability", cutoffs, power=1.0, prior_power=1 / self.partitions)
+        p = self._ask("probability", cutoffs)
         failed = np.asarray(~np.isfinite(p).all(axis=1))
         return np.where(failed[:, None], 0.5, np.clip(p, 0.0, 1.0))
 
     def quantiles(self, points: FloatArray) -> FloatArray:
         """Return (M, K) numbers; NaN where a partition failed."""
-        q = self._ask("quantile", points, power=float(self.partitions), prior_power=1.0)
+        q = self._ask("quantile", points)
         failed = np.asarray(~np.isfinite(q).all(axis=1))
         return np.where(failed[:, None], np.nan, q)
 

@@ -1,25 +1,34 @@
 """Posteriors of any model: whatever a function of yours can draw from, fitted to all partitions side by side.
 
-A partition whose fit raises, or whose answer is not a number, contributes a value that does not depend on the data, and
-nobody is told, because an error would tell of the data. Test a fit on data that are not sensitive with
-:meth:`FromSampler.try_on`, where errors show.
+A partition whose fit raises, or whose answer is not a number, or whose worker dies, contributes a value that does not
+depend on the data, and nobody is told, because an error would tell of the data. Test a fit on data that are not
+sensitive with :meth:`FromSampler.try_on`, where errors show.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+import threading
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import joblib
 import numpy as np
 import pandas as pd
+from joblib.externals.loky.backend.reduction import dumps
 from joblib.parallel import get_active_backend
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from dpbook._validation import finite_array, integer
+from dpbook._columns import own_frame
+from dpbook._validation import analyst_generator, finite_array, integer
+from dpbook.schema import Schema
 
 __all__ = ["FromSampler", "PartitionPosterior"]
 
@@ -32,7 +41,9 @@ class PartitionPosterior(Protocol):
 
     An object of yours may leave out the one that you do not use. Both may take further keywords, and are given those
     that they name: ``power`` and ``prior_power`` (as in :class:`ConjugateRegression`), and ``rng``, a generator for
-    this partition alone. Their answers may depend on the partition and on ``rng`` and on nothing else.
+    this partition alone. Their answers may depend on the partition and on ``rng`` and on nothing else. To that end
+    each partition is answered by a copy of the object, where it can be copied, with arguments of its own; what lies
+    outside, such as a global variable or a file, you must leave alone.
 
     Examples
     --------
@@ -119,11 +130,15 @@ class FromSampler:
     n_jobs : int, optional
         As in joblib; by default what a surrounding ``joblib.parallel_config`` says, else all cores. Under
         ``joblib.parallel_config(backend="dask")`` the partitions are fitted on the cluster.
+    schema : Schema, optional
+        What a record is, if the fit relies on it; a release then uses it as if it had been given there.
 
     Notes
     -----
-    Records are held in memory, in one data frame and in its partitions. A fit that raises, or returns no finite
-    number, contributes 1/2 to a probability and the centre of the bounds to a quantile, in silence.
+    Records are held in memory, as they came and in the frames of the partitions. A fit that raises, returns no finite
+    number, or takes its worker process down with it contributes 1/2 to a probability and the centre of the bounds to a
+    quantile, in silence. The partitions that ran beside a dead worker are run again. With ``n_jobs=1`` there is no
+    other process: a fit that ends its process ends yours, and nothing is released.
 
     Examples
     --------
@@ -148,6 +163,7 @@ class FromSampler:
     least_records: int = 1
     nuisance: int = 1
     n_jobs: int | None = None
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.fit):
@@ -158,14 +174,16 @@ class FromSampler:
         integer("nuisance", self.nuisance, least=0)
         if self.n_jobs is not None and integer("n_jobs", self.n_jobs) == 0:
             raise ValueError("n_jobs must not be 0")
+        checked_schema(self.schema)
 
-    def try_on(self, frame: pd.DataFrame, *, rng: np.random.Generator | None = None) -> FloatArray:
+    def try_on(self, frame: Any = None, *, rng: np.random.Generator | None = None) -> FloatArray:
         """Return the draws for a data frame, with errors shown: for public or simulated data.
 
         Parameters
         ----------
-        frame : DataFrame
-            Shaped like the sensitive data.
+        frame : DataFrame, optional
+            Shaped like the sensitive data; read by the schema where there is one. By default, with a schema, 100
+            made-up records.
         rng : numpy.random.Generator, optional
             Handed to the fit, if it takes one.
 
@@ -174,6 +192,10 @@ class FromSampler:
         ndarray
             Draws of the parameter.
         """
+        if self.schema is not None:
+            frame = self.schema.example(100, rng=analyst_generator(rng)) if frame is None else self.schema.apply(frame)
+        elif frame is None:
+            raise TypeError("frame must be given: without a schema nobody knows what a record looks like")
         return self._draws(frame, power=1.0, prior_power=1.0, rng=rng)
 
     def probability(
@@ -258,6 +280,17 @@ def takes(function: Callable[..., Any], name: str) -> bool:
     return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
 
 
+def checked_schema(schema: Any) -> Schema | None:
+    """Return a schema or None; raise on anything else."""
+    if schema is not None and not isinstance(schema, Schema):
+        raise TypeError(f"schema must be a dpbook.Schema, got {schema!r}")
+    return schema
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All partitions side by side
+
+
 def ask_all(
     question: Callable[..., Any],
     frames: Sequence[pd.DataFrame],
@@ -267,30 +300,204 @@ def ask_all(
     n_jobs: int | None,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return the answer of every partition, (M, points), through joblib; rows of NaN where one failed.
+    """Return the answer of every partition, (M, points), through joblib or Dask; rows of NaN where one failed.
 
-    Each partition has a generator of its own, so that no answer depends on another partition's records.
+    Each partition has a generator of its own, so that no answer depends on another partition's records. Where a worker
+    dies, the partitions without an answer are run again in smaller groups, down to one partition alone: what
+    fails then is its own.
     """
     given = {name: value for name, value in options.items() if takes(question, name)}
-    seeded = takes(question, "rng")
     seeds = rng.integers(2**63, size=len(frames))
-    if n_jobs is None:
-        n_jobs = -1 if get_active_backend()[1] is None else None
-    run = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
-    tasks = (
-        joblib.delayed(_answer)(question, frame, points, given, int(seed) if seeded else None)
-        for frame, seed in zip(frames, seeds, strict=True)
-    )
-    rows = list(tqdm(run(tasks), total=len(frames), desc="partitions", delay=2, disable=None))
-    return np.stack(rows)
+    own = [int(seed) if takes(question, "rng") else None for seed in seeds]
+    answers = np.full((len(frames), *points.shape), np.nan)
+    groups = [list(range(len(frames)))]
+    with _quiet(), tqdm(total=len(frames), desc="partitions", delay=2, disable=None) as bar:
+        while groups:
+            group = groups.pop()
+            left = dict.fromkeys(group)
+            tasks = ((place, question, frames[place], points, given, own[place]) for place in group)
+            for place, answer in _finished(tasks, n_jobs):
+                answers[place] = answer
+                del left[place]
+                bar.update()
+            groups += _halves(list(left)) if len(group) > 1 else []
+    return answers
+
+
+def _halves(left: list[int]) -> list[list[int]]:
+    middle = len(left) // 2
+    return [part for part in (left[:middle], left[middle:]) if part]
+
+
+def _finished(tasks: Iterator[tuple[Any, ...]], n_jobs: int | None) -> Iterator[tuple[int, FloatArray]]:
+    """Yield places and answers as they come; end, in silence, where a worker died."""
+    client = _dask_client()
+    try:
+        if client is not None:
+            yield from _on_dask(client, tasks)
+        else:
+            run = joblib.Parallel(n_jobs=_jobs(n_jobs), return_as="generator_unordered", max_nbytes=None)
+            yield from run(joblib.delayed(_answer)(*task) for task in tasks)
+    except Exception:  # of the machinery: an answer's own errors have been caught
+        return
+
+
+def _jobs(n_jobs: int | None) -> int | None:
+    """Return joblib's argument: all cores, unless the caller or a surrounding configuration says otherwise."""
+    return -1 if n_jobs is None and get_active_backend()[1] is None else n_jobs
+
+
+def _dask_client() -> Any:
+    return getattr(get_active_backend()[0], "client", None)
+
+
+def _on_dask(client: Any, tasks: Iterator[tuple[Any, ...]]) -> Iterator[tuple[int, FloatArray]]:
+    """Yield the answers of a cluster, a few tasks ahead of its cores; nothing for a task whose workers died.
+
+    joblib's own Dask backend would wait for such a task for ever.
+    """
+    running = importlib.import_module("distributed").as_completed()
+
+    def send(count: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "large graph": each task brings its records along
+            for task in itertools.islice(tasks, count):
+                running.add(client.submit(_answer, *task, pure=False))
+
+    send(2 * max(1, sum(client.ncores().values())))
+    for future in running:
+        if future.status == "finished":
+            yield future.result()
+        send(1)
 
 
 def _answer(
+    place: int,
+    question: Callable[..., Any],
+    frame: pd.DataFrame,
+    points: FloatArray,
+    given: Mapping[str, Any],
+    seed: int | None,
+) -> tuple[int, FloatArray]:
+    try:
+        return place, _call(question, frame, points, given, seed)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # whatever it is, SystemExit too, it must not tell
+        return place, np.full(points.shape, np.nan)
+
+
+def _call(
     question: Callable[..., Any], frame: pd.DataFrame, points: FloatArray, given: Mapping[str, Any], seed: int | None
 ) -> FloatArray:
+    """Ask one partition, by a copy of the posterior and with points of its own; nothing is shared with the next."""
     extra = {} if seed is None else {"rng": np.random.default_rng(seed)}
+    with _quiet():
+        answer = _copy_of(question)(frame, points.copy(), **given, **extra)
+    array = np.asarray(np.ma.filled(answer, np.nan) if np.ma.isMaskedArray(answer) else answer, dtype=np.float64)
+    if array.shape not in ((), (1,), points.shape):
+        raise ValueError(f"the answer must be one number per point, shape {points.shape}, got shape {array.shape}")
+    return np.broadcast_to(array, points.shape).copy()
+
+
+def _copy_of(question: Callable[..., Any]) -> Callable[..., Any]:
     try:
-        answer = np.asarray(question(frame, points, **given, **extra), dtype=np.float64)
-        return np.broadcast_to(answer, points.shape).copy()
-    except Exception:  # whatever it is, it must not tell
-        return np.full(points.shape, np.nan)
+        return copy.deepcopy(question)
+    except Exception:  # an object that cannot be copied: by its own nature, not by the data
+        return question
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence warnings, which can tell of the data; filters belong to the process, so only its main thread may."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def check_portable(question: Callable[..., Any], n_jobs: int | None) -> None:
+    """Raise where a posterior is to be sent to other processes and cannot be: it would fail for every partition."""
+    shared = getattr(get_active_backend()[0], "supports_sharedmem", False)
+    if _dask_client() is None and (shared or joblib.effective_n_jobs(_jobs(n_jobs)) == 1):
+        return
+    try:
+        dumps(question)
+    except Exception as error:
+        raise TypeError(
+            "posterior must be picklable, to be sent to other processes; where it cannot be, give it n_jobs = 1: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The dry run
+
+
+def made_up(header: Sequence[Hashable], size: int) -> Iterator[pd.DataFrame]:
+    """Yield frames with the columns of the data and numbers that have nothing to do with them, of four kinds."""
+    rng = np.random.default_rng(0)
+    shape = (len(header), size)
+    whole = rng.integers(0, 20, shape), rng.integers(0, 2, shape)
+    for numbers in (rng.normal(size=shape), rng.lognormal(2.0, 1.0, shape), *whole):
+        yield own_frame([list(zip(header, numbers.astype(np.float64), strict=True))], [size])
+
+
+def examples(schema: Schema, size: int) -> Iterator[pd.DataFrame]:
+    """Yield frames of records drawn from a schema."""
+    rng = np.random.default_rng(0)
+    return (schema.example(size, rng=rng) for _ in range(4))
+
+
+def rehearse(
+    question: Callable[..., Any],
+    frames: Iterator[pd.DataFrame],
+    points: FloatArray,
+    options: Mapping[str, Any],
+    *,
+    n_jobs: int | None,
+) -> str:
+    """Ask a posterior about made-up frames, as partitions will be asked; say what is wrong if it never answers.
+
+    Returns "" at the first answer. Its generators are its own: the caller's does not move.
+    """
+    given = {name: value for name, value in options.items() if takes(question, name)}
+    seed = 0 if takes(question, "rng") else None
+    wrong = ""
+    for frame in frames:
+        found = _rehearsed(question, frame, points, given, seed, n_jobs)
+        if not found:
+            return ""
+        wrong = wrong or found
+    return wrong
+
+
+def _rehearsed(
+    question: Callable[..., Any],
+    frame: pd.DataFrame,
+    points: FloatArray,
+    given: Mapping[str, Any],
+    seed: int | None,
+    n_jobs: int | None,
+) -> str:
+    client, task = _dask_client(), (question, frame, points, given, seed)
+    try:
+        if client is not None:
+            return str(client.submit(_complaint, *task, pure=False).result())
+        return str(joblib.Parallel(n_jobs=_jobs(n_jobs), max_nbytes=None)([joblib.delayed(_complaint)(*task)])[0])
+    except Exception as error:
+        return f"took its worker down ({type(error).__name__})"
+
+
+def _complaint(
+    question: Callable[..., Any], frame: pd.DataFrame, points: FloatArray, given: Mapping[str, Any], seed: int | None
+) -> str:
+    try:
+        answer = _call(question, frame, points, given, seed)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of made-up records: it may tell
+        return f"raised {type(error).__name__}: {error}"
+    return "" if np.isfinite(answer).all() else f"returned {answer.tolist()}, which is not finite"

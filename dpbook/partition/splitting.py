@@ -8,8 +8,9 @@ scatter (:class:`Moments`), which are gathered in one pass, in memory that does 
 
 from __future__ import annotations
 
+import abc
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from dpbook._columns import Named, Rows, Table, is_list_of_tables, own_frame, pieces_of
 from dpbook._validation import integer
 from dpbook.records import _dask_partitions, _is_dask, as_chunks
+from dpbook.schema import Schema
 
 __all__ = ["Moments", "count_records", "partition_frames", "partition_labels", "partition_moments"]
 
@@ -122,7 +125,7 @@ def count_records(data: Any) -> int | None:
 
     Parameters
     ----------
-    data : array_like, DataFrame, pyarrow Table, iterator of such chunks, or Dask collection
+    data : array_like, DataFrame, pyarrow Table, mapping of columns, iterator of such chunks, or Dask collection
         The records. A Dask collection counts its partitions where they live.
 
     Returns
@@ -142,8 +145,10 @@ def count_records(data: Any) -> int | None:
         return sum(_dask_lengths(_dask_partitions(data, None, "data")))
     if isinstance(data, Iterator):
         return None
+    if is_list_of_tables(data):
+        return sum(map(len, data))
     try:
-        return len(data)
+        return len(next(iter(data.values()), ())) if isinstance(data, Mapping) else len(data)
     except TypeError:
         kind = type(data).__name__
         raise TypeError(
@@ -201,6 +206,7 @@ def partition_moments(
     columns = [*covariates, response]
     generator = np.random.default_rng() if rng is None else rng
     known = count_records(data)
+    data = _readable(data)
     if known is not None and n is not None and n != known:
         raise ValueError(f"n must be the number of records, {known}, got {n}")
     size = n if known is None else known
@@ -221,15 +227,21 @@ def partition_moments(
 
 
 def partition_frames(
-    data: Any, *, partitions: int, n: int | None = None, rng: np.random.Generator | None = None
+    data: Any,
+    *,
+    partitions: int,
+    n: int | None = None,
+    rng: np.random.Generator | None = None,
+    schema: Schema | None = None,
 ) -> list[pd.DataFrame]:
     """Split records at random into data frames, for models that need the records themselves.
 
-    All records are held in memory, an iterator's chunks and a Dask collection's partitions put together.
+    Each frame is a function of its own records alone: nothing of it, the type of a column included, tells of another
+    partition. All records are held in memory, an iterator's chunks and a Dask collection's partitions put together.
 
     Parameters
     ----------
-    data : array_like, DataFrame, pyarrow Table, iterator of such chunks, or Dask DataFrame
+    data : array_like, DataFrame, pyarrow Table, mapping of columns, list of rows, chunks of these, or Dask collection
         One row per record; columns of any type.
     partitions : int
         How many partitions.
@@ -237,6 +249,11 @@ def partition_frames(
         The number of records, checked where given.
     rng : numpy.random.Generator, optional
         Source of the labels; a fresh one by default.
+    schema : Schema, optional
+        What a record is. The frames then have its columns and types. Without one, a column is float64 where all of
+        the partition's own values are numbers or missing, and object otherwise, with NaN for a missing value; truth
+        values are numbers; moments are pandas Timestamps in microseconds. The table's own types, categories and
+        index are not used: they depend on all records.
 
     Returns
     -------
@@ -253,41 +270,85 @@ def partition_frames(
 
     Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
     """
-    table = _as_frame(data)
-    if n is not None and n != len(table):
-        raise ValueError(f"n must be the number of records, {len(table)}, got {n}")
-    generator = np.random.default_rng() if rng is None else rng
-    blocks = list(partition_labels(len(table), partitions, generator))
-    labels = np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int64)
-    order = np.argsort(labels, kind="stable")
-    cuts = np.cumsum(np.bincount(labels, minlength=partitions))[:-1]
-    return [table.iloc[rows].reset_index(drop=True) for rows in np.split(order, cuts)]
+    return records_of(data, schema).split(partitions, n, rng)
 
 
-def _as_frame(data: Any) -> pd.DataFrame:
-    if _is_dask(data):
-        data = data.compute()
-    if isinstance(data, Iterator):
-        frames = [_as_frame(chunk) for chunk in data]
-        if not frames:
+def records_of(data: Any, schema: Schema | None) -> _Records:
+    """Return the records of data in any form, held in memory, typed by a schema where there is one."""
+    if schema is None:
+        return _Pieces(list(pieces_of(data)))
+    made = schema.apply(data)
+    frames = list(made) if isinstance(made, Iterator) else [made.compute() if _is_dask(made) else made]
+    return _Typed(pd.concat(frames, ignore_index=True) if len(frames) != 1 else frames[0])
+
+
+class _Records(abc.ABC):
+    """Records in memory, that can be split into frames of their own."""
+
+    n: int
+    header: tuple[Hashable, ...]
+
+    @abc.abstractmethod
+    def take(self, rows: IntArray) -> pd.DataFrame:
+        """Return a frame made of these records alone."""
+
+    def split(self, partitions: int, n: int | None, rng: np.random.Generator | None) -> list[pd.DataFrame]:
+        """Return a frame for each partition of a random split."""
+        if self.n == 0:
             raise ValueError("data must hold at least one record, got none")
-        return pd.concat(frames, ignore_index=True)
-    if isinstance(data, pd.Series):
-        return data.to_frame()
-    if isinstance(data, pd.DataFrame):
-        return data
-    if hasattr(data, "to_pandas"):
-        return pd.DataFrame(data.to_pandas())
-    try:
-        return pd.DataFrame(np.asarray(data))
-    except ValueError as error:
-        raise ValueError(f"data must be a table or an array with one row per record: {error}") from None
+        if n is not None and n != self.n:
+            raise ValueError(f"n must be the number of records, {self.n}, got {n}")
+        generator = np.random.default_rng() if rng is None else rng
+        labels = np.concatenate(list(partition_labels(self.n, partitions, generator)))
+        order = np.argsort(labels, kind="stable")
+        cuts = np.cumsum(np.bincount(labels, minlength=partitions))[:-1]
+        return [self.take(rows) for rows in np.split(order, cuts)]
+
+
+class _Typed(_Records):
+    """Records in the frame that a schema made: its types are public, and each frame takes copies of its rows."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._columns = {name: frame[name].array for name in frame.columns}
+        self.n, self.header = len(frame), tuple(frame.columns)
+
+    def take(self, rows: IntArray) -> pd.DataFrame:
+        return pd.DataFrame({name: values.take(rows) for name, values in self._columns.items()})
+
+
+class _Pieces(_Records):
+    """Records as they came, piece by piece; each frame is built from the values of its rows."""
+
+    def __init__(self, pieces: Sequence[Table | Rows]) -> None:
+        self._pieces = pieces
+        self._starts = np.cumsum([0, *(piece.n for piece in pieces)])
+        self.n, self.header = int(self._starts[-1]), pieces[0].header if pieces else ()
+
+    def take(self, rows: IntArray) -> pd.DataFrame:
+        cuts = np.searchsorted(rows, self._starts)
+        own: list[Named] = []
+        sizes = []
+        for piece, start, low, high in zip(self._pieces, self._starts, cuts[:-1], cuts[1:], strict=False):
+            if low < high:  # a piece without a record of this partition has no say in its columns
+                own.append(piece.take(rows[low:high] - start))
+                sizes.append(int(high - low))
+        return own_frame(own, sizes)
+
+
+def _readable(data: Any) -> Any:
+    """Return data in a form that sums over records take: columns by name, a list of tables as a stream."""
+    if is_list_of_tables(data):
+        return iter(data)
+    foreign = hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] not in ("pandas", "pyarrow")
+    if foreign or isinstance(data, Mapping) or getattr(getattr(data, "dtype", None), "names", None):
+        return _Pieces(list(pieces_of(data))).take(np.arange(count_records(data) or 0))
+    return data
 
 
 def _rows(data: Any, columns: list[str]) -> Iterator[FloatArray]:
     """Yield float chunks with the covariates first and the response last, from named columns or in their order."""
     pieces = data if isinstance(data, Iterator) else iter([data])
-    for piece in pieces:
+    for piece in map(_readable, pieces):
         named = hasattr(piece, "columns")
         for chunk in as_chunks(piece, columns if named else None):
             if chunk.shape[1] != len(columns):

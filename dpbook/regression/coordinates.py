@@ -8,31 +8,88 @@ not depend on the units: a posterior computed in coordinates and mapped back is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbook._validation import finite_array, interval
+from dpbook._validation import interval
 from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 
-__all__ = ["Coordinates", "column_bounds", "weak_covariates"]
+__all__ = ["Coordinates", "column_bounds", "covariate_bounds", "weak_covariates"]
 
 Array = NDArray[np.float64]
+Pair = tuple[float, float]
+
+WHERE_FROM = (
+    "public bounds (low, high) that records are clipped to. They come from what is known without the data, such as a "
+    "code book or the question asked, never from the data; where nothing is known, dpbook.expfam.private_bounds finds "
+    "some and spends budget on them"
+)
+_ONE_FOR_EACH = "a list with a tuple (low, high) for each covariate, or a mapping from column names to such pairs"
+_NARROWEST = 2.0**-990  # half of it and its inverse are normal floats
 
 
-def column_bounds(x_bounds: Any, y_bounds: Any, d: int | None = None) -> tuple[Array, Array]:
+def covariate_bounds(x_bounds: Any) -> Pair | list[Pair] | dict[str, Pair]:
+    """Return the covariates' bounds as checked pairs; raise on what is none, and on what can be read in two ways.
+
+    Parameters
+    ----------
+    x_bounds : (low, high), list of (low, high) or mapping of str to (low, high)
+        One pair for all covariates; a list with one pair for each; or a mapping from the names of the columns. Two
+        sequences in a tuple, or two lists in a list, could be the bounds of two covariates as well as all lows and
+        all highs, and are refused.
+
+    Returns
+    -------
+    tuple, list of tuple or dict
+        The same, in floats.
+
+    Examples
+    --------
+    >>> covariate_bounds([(0, 1), (5, 10)])
+    [(0.0, 1.0), (5.0, 10.0)]
+
+    Explained in :doc:`/book/regression/private-least-squares`.
+    """
+    if x_bounds is None:
+        raise TypeError(f"x_bounds must be given: {WHERE_FROM}")
+    if isinstance(x_bounds, Mapping):
+        if not x_bounds:
+            raise ValueError("x_bounds must have a pair (low, high) for each column, got an empty mapping")
+        return {name: _wide_enough(f"x_bounds[{name!r}]", pair) for name, pair in x_bounds.items()}
+    try:
+        parts = list(x_bounds)
+        nested = [hasattr(part, "__len__") and not isinstance(part, str) and np.ndim(part) > 0 for part in parts]
+    except (TypeError, ValueError):
+        raise TypeError(f"x_bounds must be a pair (low, high), {_ONE_FOR_EACH}; got {x_bounds!r}") from None
+    if not any(nested):
+        return _wide_enough("x_bounds", tuple(parts))
+    if len(parts) == 2 and not (isinstance(x_bounds, list) and all(isinstance(part, tuple) for part in parts)):
+        raise ValueError(
+            f"x_bounds can be read in two ways, as the pairs of two covariates or as all lows and all highs. Give "
+            f"{_ONE_FOR_EACH}; two sequences lows and highs become one by list(zip(lows, highs)). Got {x_bounds!r}"
+        )
+    return [_wide_enough(f"x_bounds of covariate {j}", pair) for j, pair in enumerate(parts)]
+
+
+def column_bounds(
+    x_bounds: Any, y_bounds: Any, d: int | None = None, names: Sequence[str] | None = None
+) -> tuple[Array, Array]:
     """Return the lower and upper bounds of every column, the response last; raise on what is no pair of bounds.
 
     Parameters
     ----------
-    x_bounds : (low, high)
-        Two numbers, the same for all covariates, or two sequences of length d.
+    x_bounds : (low, high), list of (low, high) or mapping of str to (low, high)
+        As :func:`covariate_bounds` takes them.
     y_bounds : (low, high)
         Two numbers.
     d : int, optional
-        How many covariates there are; without it, two numbers describe one covariate.
+        How many covariates there are; without it, one pair describes one covariate.
+    names : sequence of str, optional
+        The covariates' names in order, where they have some: what the keys of a mapping refer to.
 
     Returns
     -------
@@ -43,26 +100,33 @@ def column_bounds(x_bounds: Any, y_bounds: Any, d: int | None = None) -> tuple[A
     --------
     >>> column_bounds((0, 1), (-5, 5), d=2)
     (array([ 0.,  0., -5.]), array([1., 1., 5.]))
+    >>> column_bounds({"age": (0, 99), "pay": (0, 9)}, (-5, 5), names=["pay", "age"])
+    (array([ 0.,  0., -5.]), array([ 9., 99.,  5.]))
 
     Explained in :doc:`/book/regression/private-least-squares`.
     """
-    try:
-        low, high = x_bounds
-    except (TypeError, ValueError):
-        raise TypeError(f"x_bounds must be a pair (low, high) of numbers or of sequences, got {x_bounds!r}") from None
-    lows, highs = finite_array("x_bounds[0]", low), finite_array("x_bounds[1]", high)
-    if max(lows.ndim, highs.ndim) > 1 or min(lows.size, highs.size) == 0:
-        raise ValueError(f"x_bounds must hold numbers or sequences, got shapes {lows.shape} and {highs.shape}")
-    count = max(lows.size if lows.ndim else 0, highs.size if highs.ndim else 0) or (1 if d is None else d)
-    if (d is not None and count != d) or any(part.ndim and part.size != count for part in (lows, highs)):
-        sizes = f"{lows.shape} and {highs.shape}"
-        raise ValueError(f"x_bounds must have one bound for each of the {d or count} covariates, got shapes {sizes}")
-    lows, highs = np.broadcast_to(lows, (count,)), np.broadcast_to(highs, (count,))
-    pairs = zip(lows.tolist(), highs.tolist(), strict=True)
-    sides = [interval(f"x_bounds of covariate {j}", pair) for j, pair in enumerate(pairs)]
-    sides.append(interval("y_bounds", y_bounds))
-    lower, upper = np.array(sides).T
+    given = covariate_bounds(x_bounds)
+    if isinstance(given, dict):
+        order = list(given) if names is None else list(names)
+        if set(order) != set(given):
+            raise ValueError(f"x_bounds must name the columns of X, which are {order}; it names {list(given)}")
+        sides = [given[name] for name in order]
+    else:
+        sides = given if isinstance(given, list) else [given] * (1 if d is None else d)
+    if d is not None and len(sides) != d:
+        raise ValueError(f"x_bounds must have one pair for each of the {d} covariates, got {len(sides)}")
+    if y_bounds is None:
+        raise TypeError(f"y_bounds must be given: {WHERE_FROM}")
+    lower, upper = np.array([*sides, _wide_enough("y_bounds", y_bounds)]).T
     return lower, upper
+
+
+def _wide_enough(name: str, pair: Any) -> Pair:
+    """Return a pair of bounds whose width is a number that columns can be divided by."""
+    low, high = interval(name, pair)
+    if not _NARROWEST <= high - low < np.inf:
+        raise ValueError(f"{name} must be at least 2**-990 apart, and at most the largest float; got ({low}, {high})")
+    return low, high
 
 
 @dataclass(frozen=True, eq=False)

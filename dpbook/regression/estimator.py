@@ -6,14 +6,17 @@ attributes) comes from the release alone. Chapter 4 explains the method.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from dpbook._validation import column_labels, flag, privacy_loss, real_array
 from dpbook.budget import PrivacyBudget
 from dpbook.regression.coordinates import Coordinates, column_bounds
-from dpbook.regression.inference import infer
+from dpbook.regression.inference import check_before_release, infer
 from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.releases import release
 
@@ -43,17 +46,18 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
 
     ``fit`` is epsilon-DP (or (epsilon, delta)-DP with Gaussian noise) for replace-one neighbours, n public; a record
     is a row of X with its y. Every call of ``fit`` is a release of its own and costs epsilon again: cross-validation
-    with k folds costs k - 1 times as much, and a refit once more. NaN raises an error, which is not private.
+    with k folds costs k - 1 times as much, and a refit once more. Records are clipped to the bounds, infinite ones too.
+    A missing value or text raises an error, which is not private. Everything else is checked before anything is spent.
 
     Parameters
     ----------
     epsilon : float, default 1.0
         The privacy loss of one ``fit``.
-    x_bounds : (low, high), default (-1, 1)
-        Public bounds of the covariates: two numbers, or two sequences with one number for each covariate. They come
-        from the subject, never from the data.
-    y_bounds : (low, high), default (-1, 1)
-        Public bounds of the response.
+    x_bounds : (low, high), list of (low, high) or mapping of str to (low, high)
+        Public bounds of the covariates: one pair for all, a list with a tuple for each, or a mapping from the names of
+        X's columns. They come from the subject, never from the data; ``fit`` raises without them.
+    y_bounds : (low, high)
+        Public bounds of the response; ``fit`` raises without them.
     prior : NormalInverseGamma, optional
         Of the coefficients, the intercept first, and the error variance; by default :func:`weak_prior`.
     covariates : NormalInverseWishart, optional
@@ -112,8 +116,8 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     def __init__(
         self,
         epsilon: float = 1.0,
-        x_bounds: Any = (-1.0, 1.0),
-        y_bounds: tuple[float, float] = (-1.0, 1.0),
+        x_bounds: Any = None,
+        y_bounds: tuple[float, float] | None = None,
         *,
         prior: NormalInverseGamma | None = None,
         covariates: NormalInverseWishart | None = None,
@@ -158,34 +162,36 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         PrivateBayesianRegression
             Itself.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        rng = _generator(self.random_state)
+        names = column_labels(X)
+        X, y = validate_data(self, _clippable("X", X), _clippable("y", y), dtype=np.float64, y_numeric=True)
+        names = names if hasattr(self, "feature_names_in_") else None
+        if isinstance(self.x_bounds, Mapping) and names is None:
+            raise ValueError("x_bounds can be a mapping only where the columns of X have names")
+        inside = Coordinates(
+            *column_bounds(self.x_bounds, self.y_bounds, X.shape[1], names), flag("intercept", self.intercept)
+        )
         prior = self.prior
         if prior is None:
-            prior = weak_prior(self.x_bounds, self.y_bounds, X.shape[1], intercept=self.intercept)
+            prior = weak_prior(self.x_bounds, self.y_bounds, X.shape[1], intercept=self.intercept, names=names)
+        privacy_loss(self.epsilon, self.delta, self.mechanism)
+        rng = _generator(self.random_state)
+        options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
+        analysis: dict[str, Any] = {"method": self.method, "draws": self.draws, "chains": self.chains}
+        check_before_release(inside, prior, self.covariates, **analysis, mechanism=self.mechanism, options=options)
         self.release_ = release(
-            X,
-            np.asarray(y, dtype=np.float64),
+            X if names is None else pd.DataFrame(X, columns=names),
+            y,
             x_bounds=self.x_bounds,
             y_bounds=self.y_bounds,
             epsilon=self.epsilon,
             intercept=self.intercept,
+            moments=self.method == "gibbs-noisy",
             mechanism=self.mechanism,
             delta=self.delta,
             rng=rng,
             budget=budget,
         )
-        options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
-        self.posterior_ = infer(
-            self.release_,
-            prior,
-            method=self.method,
-            covariates=self.covariates,
-            draws=self.draws,
-            chains=self.chains,
-            rng=rng,
-            **options,
-        )
+        self.posterior_ = infer(self.release_, prior, covariates=self.covariates, rng=rng, **analysis, **options)
         theta = np.asarray(self.posterior_.mean("theta"))
         self.coef_ = theta[int(self.intercept) :]
         self.intercept_ = float(theta[0]) if self.intercept else 0.0
@@ -231,7 +237,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
 
-def weak_prior(x_bounds: Any, y_bounds: tuple[float, float], d: int, *, intercept: bool = True) -> NormalInverseGamma:
+def weak_prior(
+    x_bounds: Any, y_bounds: Any, d: int, *, intercept: bool = True, names: Sequence[str] | None = None
+) -> NormalInverseGamma:
     """Return a weak prior of a regression's parameters that the public bounds suggest.
 
     In coordinates where every column lies in [-1, 1] the error variance has an inverse gamma prior with shape 2 and
@@ -246,6 +254,8 @@ def weak_prior(x_bounds: Any, y_bounds: tuple[float, float], d: int, *, intercep
         Number of covariates.
     intercept : bool, default True
         Whether the regression has one.
+    names : sequence of str, optional
+        The covariates' names in order, for bounds by name.
 
     Returns
     -------
@@ -260,7 +270,7 @@ def weak_prior(x_bounds: Any, y_bounds: tuple[float, float], d: int, *, intercep
 
     Explained in :doc:`/book/regression/private-least-squares`.
     """
-    inside = Coordinates(*column_bounds(x_bounds, y_bounds, d), intercept)
+    inside = Coordinates(*column_bounds(x_bounds, y_bounds, d, names), intercept)
     size = d + int(intercept)
     mean = inside.theta_out(np.zeros(size))
     turn = np.stack([inside.theta_out(row) - mean for row in np.eye(size)], axis=1)  # theta = mean + turn theta'
@@ -268,6 +278,21 @@ def weak_prior(x_bounds: Any, y_bounds: tuple[float, float], d: int, *, intercep
     back = np.linalg.inv(turn)
     precision = 0.1 * unit2 * back.T @ back
     return NormalInverseGamma(mean, (precision + precision.T) / 2, 2.0, 0.1 * unit2)
+
+
+def _clippable(name: str, data: Any) -> Any:
+    """Return records as finite floats for scikit-learn's checks: what is infinite becomes the largest float.
+
+    The bounds clip both alike, and scikit-learn's error would tell of one record. What is no array of numbers is
+    handed on, so that scikit-learn refuses it in its own words; text in an array of objects, which it takes, is not.
+    """
+    if data is None or hasattr(data, "toarray") or (kind := getattr(np.asarray(data), "dtype", None)) is None:
+        return data
+    if kind.kind not in "biufO":
+        return data
+    rows = np.nan_to_num(real_array(name, data), nan=np.nan)
+    labels = column_labels(data)
+    return pd.DataFrame(rows, columns=labels) if rows.ndim == 2 and labels is not None else rows
 
 
 def _generator(random_state: Any) -> np.random.Generator | None:

@@ -189,6 +189,14 @@ class RecordsTarget:
         return value, np.concatenate([self._unit * gradient[:, 0], by_noise.ravel()])
 
 
+def require_pymc() -> tuple[Any, Any]:
+    """Return PyMC and PyTensor, or say what to install."""
+    try:
+        return importlib.import_module("pymc"), importlib.import_module("pytensor")
+    except ImportError as error:
+        raise ImportError('method "individual" needs PyMC: pip install "dpbook[pymc]"') from error
+
+
 def _no_u_turn(
     density: Callable[[Array], tuple[float, Array]],
     first: Array,
@@ -199,11 +207,7 @@ def _no_u_turn(
     progress: bool,
 ) -> Array:
     """Hand a NumPy density to PyMC's sampler; return draws (chain, draw, dim)."""
-    try:
-        pymc: Any = importlib.import_module("pymc")
-        pytensor: Any = importlib.import_module("pytensor")
-    except ImportError as error:
-        raise ImportError('method "individual" needs PyMC: pip install "dpbook[pymc]"') from error
+    pymc, pytensor = require_pymc()
     graph: Any = importlib.import_module("pytensor.graph")
 
     class Density(graph.Op):  # type: ignore[misc]

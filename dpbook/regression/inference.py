@@ -7,13 +7,21 @@ one batched run. Chapter 4 explains the methods.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbook._validation import analyst_generator, flag, integer, one_of
+from dpbook._validation import (
+    Option,
+    analyst_generator,
+    flag,
+    flag_option,
+    integer,
+    method_options,
+    whole_option,
+)
 from dpbook.posterior import warn_if_unconverged
 from dpbook.regression import gibbs
 from dpbook.regression.coordinates import Coordinates
@@ -21,14 +29,33 @@ from dpbook.regression.moments import nearest_valid
 from dpbook.regression.posterior import RegressionPosterior
 from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.problem import CovariatePrior, Draws, Layout, ParameterPrior, Problem
-from dpbook.regression.releases import MODEL, _required, coordinates_of, join
+from dpbook.regression.releases import MODEL, _named, _required, coordinates_of, join, named_bounds
 from dpbook.release import Release
 
-__all__ = ["METHODS", "infer", "infer_nonprivate", "problem_of", "sample"]
+__all__ = ["METHODS", "OPTIONS", "check_before_release", "infer", "infer_nonprivate", "problem_of", "sample"]
 
 Array = NDArray[np.float64]
 
-METHODS = ("collapsed", "naive", *gibbs.KINDS, "exact", "individual")
+
+def _variant(name: str, value: Any) -> gibbs.Variant:
+    if not isinstance(value, gibbs.Variant):
+        raise TypeError(f"{name} must be a gibbs.Variant, got {value!r}")
+    return value
+
+
+_HAMILTONIAN = {"warm_up": whole_option(0)}
+_GIBBS = {"burn_in": whole_option(0), "thin": whole_option(1), "variant": Option("a gibbs.Variant", _variant)}
+# Every method, with the options that it takes beside those of `infer`.
+OPTIONS: dict[str, dict[str, Option]] = {
+    "collapsed": _HAMILTONIAN,
+    "naive": {},
+    "gibbs-noisy": _GIBBS | {"account_for_moments": flag_option()},
+    "gibbs-prior": _GIBBS,
+    "gibbs-update": _GIBBS,
+    "exact": _HAMILTONIAN,
+    "individual": _HAMILTONIAN,
+}
+METHODS = tuple(OPTIONS)
 # R-hat takes milliseconds a release: of a long sequence the first ones speak for all.
 _CHECKED = 20
 # A single posterior gets many short chains; in a long batch four are enough.
@@ -103,7 +130,9 @@ def infer(
     progress : bool, default False
         Whether to show a progress bar.
     **options
-        Further settings of the method's own ``sample``, such as ``burn_in`` and ``thin`` of the Gibbs samplers.
+        Further settings of the method: ``warm_up`` of "collapsed", "exact" and "individual"; ``burn_in``, ``thin`` and
+        ``variant`` of the Gibbs samplers; ``account_for_moments`` of "gibbs-noisy". One that the method does not take
+        raises.
 
     Returns
     -------
@@ -127,7 +156,8 @@ def infer(
     """
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)
-    method = one_of("method", method, METHODS)
+    options = method_options(method, options, OPTIONS)
+    flag("progress", progress)
     rng = analyst_generator(rng)
     if not isinstance(release, (Release, Sequence)):
         raise TypeError(f"release must be a Release or a sequence of them, got {type(release).__name__}")
@@ -139,9 +169,12 @@ def infer(
     intercept = problem.layout.intercept
     posteriors = [
         RegressionPosterior(
-            {"theta": inside.theta_out(theta), "sigma2": inside.sigma2_out(sigma2)}, method, intercept=intercept
+            {"theta": inside.theta_out(theta), "sigma2": inside.sigma2_out(sigma2)},
+            method,
+            intercept=intercept,
+            columns=each.settings.get("columns"),
         )
-        for inside, theta, sigma2 in zip(map(coordinates_of, batch), *found, strict=True)
+        for each, inside, theta, sigma2 in zip(batch, map(coordinates_of, batch), *found, strict=True)
     ]
     if method != "naive":
         warn_if_unconverged(posteriors[0] if isinstance(release, Release) else posteriors[:_CHECKED])
@@ -189,7 +222,7 @@ def sample(
 
     Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
-    one_of("method", method, METHODS)
+    options = method_options(method, options, OPTIONS)
     rng = analyst_generator(rng)
     if chains is None:
         chains = _FEW if method in ("naive", "individual") or problem.releases > _LONG else _MANY
@@ -283,6 +316,68 @@ def problem_of(
     )
 
 
+def check_before_release(
+    inside: Coordinates,
+    prior: NormalInverseGamma,
+    covariates: NormalInverseWishart | None,
+    *,
+    method: str,
+    draws: int,
+    chains: int | None,
+    mechanism: str,
+    options: Mapping[str, Any],
+) -> None:
+    """Raise whatever :func:`infer` would raise about its arguments, from public numbers, before anything is spent.
+
+    Parameters
+    ----------
+    inside : Coordinates
+        Of the release to come.
+    prior, covariates, method, draws, chains, options
+        As :func:`infer` will get them.
+    mechanism : str
+        Of the release to come.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import regression
+    >>> from dpbook.regression.coordinates import Coordinates
+    >>> inside = Coordinates(np.zeros(2), np.ones(2), intercept=True)
+    >>> prior = regression.NormalInverseGamma([0, 0, 0], 1, 2, 2)
+    >>> check_before_release(inside, prior, None, method="naive", draws=4, chains=2, mechanism="laplace", options={})
+    Traceback (most recent call last):
+    ...
+    ValueError: prior must be for 2 coefficients (the intercept counts), got one for 3
+
+    Explained in :doc:`/book/regression/private-least-squares`.
+    """
+    method_options(method, options, OPTIONS)
+    integer("draws", draws, least=1)
+    if chains is not None:
+        integer("chains", chains, least=1)
+    layout = Layout(inside.d, inside.intercept)
+    names = {"sums": layout.size} | ({"moments": len(layout.higher)} if method == "gibbs-noisy" else {})
+    nothing = Release(
+        values={name: np.zeros(size) for name, size in names.items()},
+        model=MODEL,
+        mechanism=mechanism,
+        scale=dict.fromkeys(names, 1.0),
+        sensitivity=dict.fromkeys(names, 1.0),
+        epsilon=1.0,
+        delta=0.0 if mechanism == "laplace" else 0.5,
+        n=1,
+        bounds=named_bounds(inside),
+        settings={"d": inside.d, "intercept": inside.intercept},
+        float_safe=False,
+    )
+    problem = problem_of([nothing], prior, covariates, method=method)
+    if method == "gibbs-prior":
+        gibbs.prior_moments(problem.covariates, layout)  # which may not exist
+    if method == "individual":
+        importlib.import_module("dpbook.regression.individual").require_pymc()
+
+
 def infer_nonprivate(
     X: Any,
     y: Any,
@@ -329,7 +424,8 @@ def infer_nonprivate(
     draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
     inside: Coordinates | None = None
     n, total = 0, np.zeros(())
-    for rows in join(X, y).chunks():
+    source = join(X, y)
+    for rows in source.chunks():
         if inside is None:
             inside = _own_coordinates(rows, intercept)
         u = (rows - inside.centre) / inside.unit
@@ -344,7 +440,8 @@ def infer_nonprivate(
     matrix = np.broadcast_to(total, (*shape, *total.shape))
     theta, sigma2 = gibbs.draw_parameters(batch, matrix, np.asarray(float(n)), analyst_generator(rng))
     draws_out = {"theta": inside.theta_out(theta), "sigma2": inside.sigma2_out(sigma2)}
-    return RegressionPosterior(draws_out, "non-private", intercept=intercept)
+    columns = _named(source.labels).get("columns")
+    return RegressionPosterior(draws_out, "non-private", intercept=intercept, columns=columns)
 
 
 def _own_coordinates(rows: Array, intercept: bool) -> Coordinates:

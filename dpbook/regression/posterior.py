@@ -5,6 +5,7 @@ A :class:`RegressionPosterior` is a :class:`~dpbook.posterior.Posterior` in the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dpbook._validation import finite_array, fraction
+from dpbook._validation import column_labels, finite_array, fraction
 from dpbook.posterior import Posterior
 
 __all__ = ["RegressionPosterior"]
@@ -35,6 +36,8 @@ class RegressionPosterior(Posterior):
         How the draws were made.
     intercept : bool, default True
         Whether the first coefficient is an intercept.
+    columns : sequence of str, optional
+        The names of the covariates, where the data had some: a table of new covariates is then read by name.
 
     Examples
     --------
@@ -51,6 +54,7 @@ class RegressionPosterior(Posterior):
     """
 
     intercept: bool = True
+    columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,9 +63,13 @@ class RegressionPosterior(Posterior):
             raise ValueError(f"draws must hold theta (chain, draw, q) and sigma2 (chain, draw), got {shapes}")
         if shapes["theta"][2] <= int(self.intercept):
             raise ValueError("draws['theta'] must hold a slope beside the intercept")
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(self.columns))
+            if len(self.columns) != self.d:
+                raise ValueError(f"columns must name the {self.d} covariates, got {self.columns}")
 
     def __reduce__(self) -> Any:
-        return type(self), (dict(self.draws), self.method, self.intercept)
+        return type(self), (dict(self.draws), self.method, self.intercept, self.columns)
 
     @property
     def d(self) -> int:
@@ -81,8 +89,9 @@ class RegressionPosterior(Posterior):
 
         Parameters
         ----------
-        X_new : array (records, d)
-            Covariates without a column of ones; for one covariate a plain sequence will do.
+        X_new : array (records, d) or table
+            Covariates without a column of ones; for one covariate a plain sequence will do. Of a table, where the
+            covariates have names, the columns are taken by name, in any order; other names raise.
         return_std : bool, default False
             Whether to return the standard deviation of a new response as well: error and coefficients' uncertainty.
 
@@ -108,8 +117,8 @@ class RegressionPosterior(Posterior):
 
         Parameters
         ----------
-        X_new : array (records, d)
-            Covariates without a column of ones.
+        X_new : array (records, d) or table
+            As in :meth:`predict`.
         level : float, default 0.95
             The predictive probability that each interval holds.
 
@@ -133,12 +142,22 @@ class RegressionPosterior(Posterior):
         return array.reshape(-1, *array.shape[2:])
 
     def _regressors(self, X_new: ArrayLike) -> Array:
-        rows = finite_array("X_new", X_new)
+        rows = finite_array("X_new", self._in_order(X_new))
         if rows.ndim == 1 and self.d == 1:
             rows = rows[:, None]
         if rows.ndim != 2 or rows.shape[1] != self.d:
             raise ValueError(f"X_new must have shape (records, {self.d}), got {rows.shape}")
         return np.concatenate([np.ones((len(rows), 1)), rows], axis=1) if self.intercept else rows
+
+    def _in_order(self, X_new: Any) -> Any:
+        """Return a table's columns in the order of the coefficients; what has no names stays as it is."""
+        labels = column_labels(X_new)
+        if labels is None or self.columns is None or labels == list(self.columns):
+            return X_new
+        if sorted(map(str, labels)) != sorted(self.columns):
+            raise ValueError(f"X_new must have the columns {list(self.columns)}, in any order; got {labels}")
+        columns = list(self.columns)
+        return X_new.select(columns) if hasattr(X_new, "column_names") else X_new[columns]  # Arrow, or pandas and kin
 
 
 def _mixture_quantile(centres: Array, sd: Array, probability: float) -> Array:

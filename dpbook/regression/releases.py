@@ -7,7 +7,6 @@ Chapter 4 explains them.
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -18,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook import noise
-from dpbook._validation import flag, integer, privacy_loss, seeded_generator
+from dpbook._validation import column_labels, flag, integer, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.mechanisms import gaussian_scale
-from dpbook.records import _is_dask, as_chunks, exact_sum, grid_unit
-from dpbook.regression.coordinates import Coordinates, column_bounds
+from dpbook.mechanisms import _noise_arguments, gaussian_scale
+from dpbook.records import as_chunks, exact_sum, grid_unit, side_by_side
+from dpbook.regression.coordinates import Coordinates, column_bounds, covariate_bounds
 from dpbook.regression.moments import from_normal, record_moments
 from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.problem import Layout
@@ -41,8 +40,8 @@ def release(
     X: Any,
     y: Any,
     *,
-    x_bounds: Any,
-    y_bounds: tuple[float, float],
+    x_bounds: Any = None,
+    y_bounds: tuple[float, float] | None = None,
     epsilon: float,
     intercept: bool = True,
     moments: bool = False,
@@ -56,17 +55,21 @@ def release(
     epsilon-DP (Laplace) or (epsilon, delta)-DP (Gaussian) for replace-one neighbours, n public; a record is a row of X
     with its y. Columns are clipped to their bounds, then centred and scaled to [-1, 1] (without an intercept: scaled
     only), so that the noise does not depend on the units, and the noise fits the exact joint sensitivity of the sums.
-    NaN raises an error, which is not private: only the curator may see it. Nothing else about the values raises.
+    Infinite values are clipped like all others beyond the bounds. A missing value (NaN, None, masked) or text raises
+    an error, which is not private: only the curator may see it. Nothing else about the values raises.
 
     Parameters
     ----------
     X : array, table, iterator of chunks, or Dask collection
         The covariates, one column each, without a column of ones; one-dimensional data are one covariate.
     y : array, Series, iterator of chunks, Dask collection, str or int
-        The response, row by row beside X; or the name of the column of the tables X that holds it, or its position
-        in the arrays X (-1 for the last), so that both travel together.
-    x_bounds : (low, high)
-        Public bounds of the covariates: two numbers, or two sequences with one number for each covariate.
+        The response; or the name of the column of the tables X that holds it, or its position in the arrays X (-1 for
+        the last), so that both travel together. A separate y is paired with X by position alone, row by row; an index
+        plays no part (:func:`~dpbook.records.side_by_side`), and unequal lengths raise. Dask collections are paired
+        partition by partition, whose lengths must agree.
+    x_bounds : (low, high), list of (low, high) or mapping of str to (low, high)
+        Public bounds of the covariates: one pair for all, a list with a tuple for each, or a mapping from the names of
+        X's columns. They come from what is known without the data.
     y_bounds : (low, high)
         Public bounds of the response.
     epsilon : float
@@ -107,23 +110,28 @@ def release(
 
     Explained in :doc:`/book/regression/private-least-squares`.
     """
-    x_given, low_high = _given_bounds(x_bounds, y_bounds)
+    low, high = column_bounds(x_bounds := covariate_bounds(x_bounds), y_bounds)
     intercept, moments = flag("intercept", intercept), flag("moments", moments)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     rng = seeded_generator(rng)
     source = join(X, y)
-    statistics = functools.partial(
-        _statistics, response=source.response, x_bounds=x_given, y_bounds=low_high, intercept=intercept, moments=moments
-    )
+    box = _box_of(x_bounds, (float(low[-1]), float(high[-1])), source.labels, intercept)
+    statistics = functools.partial(_statistics, response=source.response, box=box, moments=moments)
     total = exact_sum(source.data, statistics, unit=_UNIT, columns=source.columns, name=source.name)
     layout = _layout_of(len(total.totals), intercept, moments)
-    inside = Coordinates(*column_bounds(x_given, low_high, layout.d), intercept)
+    inside = box.coordinates(layout.d)
     bound = _sensitivity(inside, moments, 1 if mechanism == "laplace" else 2, len(total.totals))
+    _noise_arguments(bound, epsilon)
+    scale = 0.0
+    if mechanism == "gaussian":
+        # Without an intercept nothing is centred: narrow bounds far from zero then span few steps of the grid.
+        scale = gaussian_scale(
+            sensitivity=bound, epsilon=epsilon, delta=delta, unit=_UNIT, statistics=len(total.totals)
+        )
     charge(budget, epsilon, delta, label=MODEL)
     if mechanism == "laplace":
         noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
     else:
-        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta)
         noisy = noise.add_gaussian_to_sum(total, scale, rng)
     values = {"sums": noisy[: layout.size]} | ({"moments": noisy[layout.size :]} if moments else {})
     return Release(
@@ -135,8 +143,8 @@ def release(
         epsilon=epsilon,
         delta=delta,
         n=total.n,
-        bounds=_named_bounds(inside),
-        settings={"d": layout.d, "intercept": intercept},
+        bounds=named_bounds(inside),
+        settings={"d": layout.d, "intercept": intercept} | _named(source.labels),
         float_safe=rng is None,
     )
 
@@ -229,7 +237,7 @@ def preview(
     x_bounds, y_bounds, epsilon, intercept, moments, mechanism, delta
         As in :func:`release`.
     d : int, optional
-        The number of covariates where ``x_bounds`` are two numbers; by default 1.
+        The number of covariates where ``x_bounds`` are one pair for all; by default 1.
     prior : NormalInverseGamma, optional
         The analyst's prior; by default a flat line through the middle of ``y_bounds``, worth a thousandth of a record,
         with an error sd of a quarter of their width.
@@ -333,25 +341,34 @@ def _required(prior: Any) -> NormalInverseGamma:
     return prior
 
 
-def _given_bounds(x_bounds: Any, y_bounds: Any) -> tuple[tuple[Any, Any], tuple[float, float]]:
-    """Check the bounds before any data are read; keep numbers as numbers, since d is not yet known."""
-    lower, upper = column_bounds(x_bounds, y_bounds)
-    numbers = np.ndim(x_bounds[0]) == np.ndim(x_bounds[1]) == 0
-    x_given = (float(lower[0]), float(upper[0])) if numbers else (lower[:-1], upper[:-1])
-    return x_given, (float(lower[-1]), float(upper[-1]))
+class _Box(NamedTuple):
+    """Public bounds, checked, while the number of covariates is not yet known."""
+
+    x_bounds: Any
+    y_bounds: tuple[float, float]
+    labels: list[Any] | None
+    intercept: bool
+
+    def coordinates(self, d: int) -> Coordinates:
+        return Coordinates(*column_bounds(self.x_bounds, self.y_bounds, d, self.labels), self.intercept)
 
 
-def _statistics(
-    rows: Array, *, response: int, x_bounds: Any, y_bounds: tuple[float, float], intercept: bool, moments: bool
-) -> Array:
+def _box_of(x_bounds: Any, y_bounds: tuple[float, float], labels: list[Any] | None, intercept: bool) -> _Box:
+    """Return the bounds for covariates of these names; a mapping must name them all, and needs them to have names."""
+    if isinstance(x_bounds, dict):
+        if labels is None:
+            raise ValueError("x_bounds can be a mapping only where the columns of X have names")
+        column_bounds(x_bounds, y_bounds, None, labels)
+    return _Box(x_bounds, y_bounds, labels, intercept)
+
+
+def _statistics(rows: Array, *, response: int, box: _Box, moments: bool) -> Array:
     """Return the unique statistics of each record, clipped and in coordinates."""
     rows = _response_last(rows, response)
     if rows.shape[1] < 2:
         raise ValueError("X must have at least one covariate beside the response")
-    layout = Layout(rows.shape[1] - 1, intercept)
-    if np.ndim(x_bounds[0]) and len(x_bounds[0]) != layout.d:
-        raise ValueError(f"x_bounds must have one bound for each of X's {layout.d} columns, got {len(x_bounds[0])}")
-    inside = Coordinates(*column_bounds(x_bounds, y_bounds, layout.d), intercept)
+    layout, intercept = Layout(rows.shape[1] - 1, box.intercept), box.intercept
+    inside = box.coordinates(layout.d)
     u = inside.records(rows)
     x = u[:, :-1]
     if intercept:
@@ -384,11 +401,18 @@ def _layout_of(count: int, intercept: bool, moments: bool) -> Layout:
     raise AssertionError
 
 
+def _named(labels: list[Any] | None) -> dict[str, list[str]]:
+    """Return the covariates' names as a setting, where they are names."""
+    named = labels is not None and all(isinstance(label, str) for label in labels)
+    return {"columns": list(map(str, labels or []))} if named else {}
+
+
 def _column_names(d: int) -> list[str]:
     return [*(f"x[{j}]" for j in range(d)), "y"]
 
 
-def _named_bounds(inside: Coordinates) -> dict[str, tuple[float, float]]:
+def named_bounds(inside: Coordinates) -> dict[str, tuple[float, float]]:
+    """Return the bounds of every column by the names they have in a release."""
     sides = zip(inside.lower.tolist(), inside.upper.tolist(), strict=True)
     return dict(zip(_column_names(inside.d), sides, strict=True))
 
@@ -404,9 +428,10 @@ class _Joined(NamedTuple):
     columns: list[str] | None
     response: int
     name: str
+    labels: list[Any] | None  # the covariates' names, where they have some
 
     def chunks(self) -> Iterator[Array]:
-        """Yield blocks of records, the response last."""
+        """Yield blocks of finite records, the response last."""
         return (_response_last(rows, self.response) for rows in as_chunks(self.data, self.columns, self.name))
 
 
@@ -430,13 +455,20 @@ def join(X: Any, y: Any) -> _Joined:
 
     Explained in :doc:`/book/regression/private-least-squares`.
     """
+    first = X
+    if isinstance(X, Iterator) and not hasattr(X, "schema"):  # a reader of Arrow batches knows its columns
+        first = next(X, None)
+        if first is None:
+            raise ValueError("X must hold at least one record, got none")
+        X = itertools.chain([first], X)
+    labels = column_labels(first)
     if isinstance(y, str):
-        return _named_response(X, y)
+        return _named_response(X, y, labels, type(first).__name__)
     if isinstance(y, (int, np.integer)) and not isinstance(y, bool):
-        return _Joined(X, None, int(y), "X")
-    if _is_dask(X) or _is_dask(y):
-        return _Joined(_dask_pair(X, y), None, -1, "X and y")
-    return _Joined(_paired(X, y), None, -1, "X and y")
+        if labels is not None and -len(labels) <= y < len(labels):
+            labels = [label for j, label in enumerate(labels) if j != y % len(labels)]
+        return _Joined(X, None, int(y), "X", labels)
+    return _Joined(side_by_side(X, y, right_columns=1), None, -1, "X and y", labels)
 
 
 def _response_last(rows: Array, response: int) -> Array:
@@ -448,65 +480,11 @@ def _response_last(rows: Array, response: int) -> Array:
     return np.concatenate([np.delete(rows, response, axis=1), rows[:, [response]]], axis=1)
 
 
-def _named_response(X: Any, y: str) -> _Joined:
+def _named_response(X: Any, y: str, labels: list[Any] | None, kind: str) -> _Joined:
     """Read a table, or the tables of a stream, with the response's column last."""
-    if isinstance(X, Iterator):
-        first = next(X, None)
-        if first is None:
-            raise ValueError("X must hold at least one record, got none")
-        X, names = itertools.chain([first], X), _labels(first)
-    else:
-        names = _labels(X)
-    if y not in names:
-        raise ValueError(f"y must be an array or the name of a column of X; {y!r} is not one of {names}")
-    return _Joined(X, [*(name for name in names if name != y), y], -1, "X")
-
-
-def _labels(table: Any) -> list[str]:
-    """Return the names of a table's columns: pandas, Dask, or Arrow."""
-    names = getattr(table, "column_names", None)
-    if names is None:
-        names = getattr(table, "columns", None)
-    if names is None:
-        raise ValueError(f"y can name a column only of a table, and X is of type {type(table).__name__}")
-    return list(names)
-
-
-def _dask_pair(X: Any, y: Any) -> Any:
-    """Put a Dask response beside Dask covariates, block by block, so that nothing is fetched."""
-    if not (_is_dask(X) and _is_dask(y)):
-        raise TypeError("X and y must both be Dask collections, or y the name (position) of one of X's columns")
-    if hasattr(X, "assign") and hasattr(y, "to_frame"):
-        response = "response"
-        while response in list(X.columns):
-            response += "'"
-        return X.assign(**{response: y})
-    if hasattr(X, "rechunk") and hasattr(y, "rechunk"):
-        array: Any = importlib.import_module("dask.array")
-        covariates, response = (part[:, None] if part.ndim == 1 else part for part in (X, y))
-        if response.shape[1] != 1:
-            raise ValueError(f"y must have one column, got {response.shape[1]}")
-        if covariates.shape[0] != response.shape[0]:
-            raise ValueError(f"X and y must have as many rows, got {covariates.shape[0]} and {response.shape[0]}")
-        beside = response.rechunk((covariates.chunks[0], 1))
-        return array.concatenate([covariates, beside], axis=1).rechunk({1: -1})
-    raise TypeError(f"X and y must be of one kind, got Dask {type(X).__name__} and {type(y).__name__}")
-
-
-def _paired(X: Any, y: Any) -> Iterator[Array]:
-    """Yield blocks of records (x, y) from covariates and responses that may come in blocks of other sizes."""
-    sources = as_chunks(X, name="X"), as_chunks(y, name="y")
-    nothing = np.empty((0, 1))
-    xs, ys = nothing, nothing
-    while True:
-        xs = xs if len(xs) else next(sources[0], nothing)
-        ys = ys if len(ys) else next(sources[1], nothing)
-        if len(xs) == 0 or len(ys) == 0:
-            break
-        if ys.shape[1] != 1:
-            raise ValueError(f"y must have one column, got {ys.shape[1]}")
-        rows = min(len(xs), len(ys))
-        yield np.concatenate([xs[:rows], ys[:rows]], axis=1)
-        xs, ys = xs[rows:], ys[rows:]
-    if len(xs) or len(ys):
-        raise ValueError("X and y must have as many rows: one of them ends before the other")
+    if labels is None:
+        raise ValueError(f"y can name a column only of a table, and X is of type {kind}")
+    if y not in labels:
+        raise ValueError(f"y must be an array or the name of a column of X; {y!r} is not one of {labels}")
+    others = [label for label in labels if label != y]
+    return _Joined(X, [*others, y], -1, "X", others)

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-LOCKED_EXTRAS = ("book", "test", "scale", "pymc", "sklearn", "dpsgd")
+LOCKED_EXTRAS = ("book", "test", "scale", "pymc", "sklearn", "dpsgd", "browser")
 NOT_ON_CONDA = {"opendp"}  # pip installs it with the package itself
 
 

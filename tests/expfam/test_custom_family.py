@@ -1,12 +1,17 @@
 """A family of one's own: the same answers as a built-in one, moments by quadrature, mistakes named."""
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import special, stats
 
 from dpbook import Release, expfam
 from dpbook.diagnostics import calibrate
 from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Gamma, Poisson, posterior_density
+from dpbook.expfam.releases import _sums
 from dpbook.latent_noise import normal_laplace_logpdf
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")
@@ -232,3 +237,109 @@ def test_natural_parameters_of_a_custom_family_are_those_of_the_built_in_one_up_
     with pytest.raises(ValueError, match="exponential family"):
         wrong._natural(theta)
     assert Binomial()._natural(np.array([0.5]))[0] == [0.0]
+
+
+# A statistic that does what it likes ----------------------------------------------------------------------------------
+
+
+def half_normal_like(lower=-1.0, upper=2.0, statistic=np.square, **changes):
+    """Normal records with mean 0 and precision 2θ: the statistic x² is not monotone in x."""
+    return CustomFamily(
+        "scale of a normal",
+        lower,
+        upper,
+        (-np.inf, np.inf),
+        statistic,
+        log_density=lambda x, t: 0.5 * np.log(t / np.pi) - t * x**2,
+        conjugate=lambda prior, s, n, rng: rng.standard_gamma(prior.shape + n / 2, np.shape(s)) / (prior.rate + s),
+        prior_type=Gamma,
+        **changes,
+    )
+
+
+def exit_at(x):
+    if (np.asarray(x) == 0.5).any():
+        raise SystemExit("this record is here")
+    return x
+
+
+def warn_at(x):
+    if (np.asarray(x) == 0.5).any():
+        warnings.warn("this record is here", stacklevel=1)
+    return x
+
+
+NASTY = {  # functions that are monotone at public points; what they do to the record 0.5, or to all, is their secret
+    "a spike": lambda x: np.where(x == 0.5, 1e6, x),
+    "minus a spike": lambda x: np.where(x == 0.5, -1e6, x),
+    "not a number": lambda x: np.where(x == 0.5, np.nan, x),
+    "infinite": lambda x: np.where(x == 0.5, np.inf, x),
+    "an error": lambda x: np.where(x == 0.5, 1, 1) / 0 if (x == 0.5).any() else 1.0 * x,
+    "an exit": exit_at,
+    "a warning": warn_at,
+    "another shape": lambda x: np.ones(3) if (x == 0.5).any() else x,
+    "text": lambda x: np.array(["secret"]) if (x == 0.5).any() else x,
+    "records mixed": lambda x: x + 1000 * (np.mean(x) - x) * (np.size(x) not in (2, 1)) * (0.5 in x),
+    "infinite for some": lambda x: np.where(x > 0.999, 1.0, np.log(x + 1) / np.log(2)),
+}
+
+
+@pytest.mark.parametrize("outside", ["clip", "redact"])
+@pytest.mark.parametrize("name", NASTY)
+@given(data=st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, -3.0, 7.0, np.inf]), min_size=2, max_size=6))
+def test_no_statistic_can_move_the_sum_by_more_than_its_range(name, outside, data):
+    """One record replaced; warnings are errors; the exact sums before noise, in units of the grid."""
+    family = exponential(0.0, 1.0, statistic=NASTY[name])
+    unit = family._grid(outside)[1]
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        one, other = (_sums(np.array(x), family, outside) for x in (data, [*data[:-1], 0.5]))
+    assert abs(int(one.totals[0]) - int(other.totals[0])) * unit <= family.sensitivity(outside) + unit
+
+
+def test_a_statistic_that_is_not_monotone_needs_its_range():
+    with pytest.raises(ValueError, match="range_inside"):
+        half_normal_like()  # the ends say (1, 4), and 0 lies between the bounds
+    with pytest.raises(ValueError, match="range_inside"):
+        half_normal_like(-1.0, 1.0)  # the ends say (1, 1)
+    family = half_normal_like(range_inside=(0, 4))
+    assert (family.sensitivity("clip"), family.released_range, family.statistic_range) == (
+        4.0,
+        (0.0, 4.0),
+        (0.0, np.inf),
+    )
+    for wrong in ((4, 0), (0, np.inf), "04", (0, 1e200)):
+        with pytest.raises((TypeError, ValueError), match="range_inside"):
+            half_normal_like(range_inside=wrong)
+
+
+@pytest.mark.parametrize("upper", [4.0, 2.0])
+def test_inference_knows_that_the_statistic_was_clipped_to_its_range(upper):
+    """Range (0, 4) clips nothing inside the bounds; (0, 2) does, and moments and posterior must follow."""
+    family, theta, rng = half_normal_like(range_inside=(0, upper)), 0.8, np.random.default_rng(31)
+    x = rng.normal(size=400_000) / np.sqrt(2 * theta)
+    clipped = np.minimum(np.clip(x, -1, 2) ** 2, upper)
+    mean, cov = family.moments(np.array(theta))
+    assert mean[0] == pytest.approx(clipped.mean(), abs=5 * clipped.std() / np.sqrt(x.size))
+    assert cov[0, 0] == pytest.approx(clipped.var(), rel=0.02)
+    release = expfam.release(x[:4000], family, epsilon=1.0, rng=rng)
+    assert release.settings["range_inside"] == (0.0, upper)
+    for method in ("collapsed", "gibbs"):
+        posterior = expfam.infer(release, Gamma(2, 2), method=method, family=family, draws=1000, rng=rng)
+        assert abs(posterior.mean("theta") - theta) < 4 * posterior.sd("theta")
+        assert posterior.sd("theta") < 0.1
+    with pytest.raises(ValueError, match="family"):
+        expfam.infer(release, Gamma(2, 2), family=half_normal_like(range_inside=(0, 3)))
+
+
+def test_the_claimed_range_is_found_once():
+    """A statistic with a memory cannot claim one range and be clipped to another."""
+    calls = []
+
+    def growing(x):
+        calls.append(1)
+        return np.asarray(x) * (1.0 if len(calls) < 3 else 100.0)
+
+    family = exponential(0.0, 1.0, statistic=growing)
+    assert family.sensitivity("clip") == 1.0
+    assert _sums(np.array([1.0]), family, "clip").values[0] <= 1.0

@@ -9,6 +9,7 @@ from scipy import optimize, special
 
 from dpbook.graphical import (
     MarkovRandomField,
+    Problem,
     clique_tables,
     expectation,
     fit,
@@ -18,6 +19,8 @@ from dpbook.graphical import (
     problem_of,
     release,
 )
+from dpbook.graphical.junction import JunctionTree
+from dpbook.graphical.loopy import LoopyGraph
 
 TREES = {
     "edge": ({"a": 2, "b": 3}, [("a", "b")]),
@@ -260,4 +263,28 @@ def test_the_count_needs_the_cliques_of_a_junction_tree():
     with pytest.raises(ValueError, match="rule"):
         nlbp(problem, theta, rule="fast")
     with pytest.raises(ValueError, match="damping"):
-        nlbp(problem, theta, damping=0.0)
+        nlbp(problem, theta, rule="printed", damping=0.0)
+    with pytest.raises(TypeError, match=r"'decreasing' does not take 'damping' \('printed' would\)"):
+        nlbp(problem, theta, damping=0.3)
+
+
+def test_vectors_and_tables_of_another_length_are_refused():
+    problem, theta, _ = world("path")
+    for wrong in (theta[:-1], np.append(theta, 0.0)):
+        for ask in (expectation, nlbp, lambda p, t: objective(p, t, theta), lambda p, t: objective(p, theta, t)):
+            with pytest.raises(ValueError, match=f"one entry for each of {theta.size} cells, got {wrong.size}"):
+                ask(problem, wrong)
+        with pytest.raises(ValueError, match="start must have"):
+            expectation(problem, theta, start=wrong)
+    for wrong in ({"tolerance": 0.0}, {"iterations": 0}, {"reach": -1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            expectation(problem, theta, **wrong)
+    tables = problem.split(theta)
+    for engine in (JunctionTree((2, 2), [(0, 1), (1,)]), LoopyGraph((2, 2), [(0, 1), (1,)])):
+        for wrong in ([np.zeros((1, 2, 2))], [np.zeros((1, 2, 2)), np.zeros((1, 2)), np.zeros((1, 2))]):
+            with pytest.raises(ValueError, match="one for each of 2 cliques"):
+                engine.infer(wrong)
+    with pytest.raises(ValueError, match="tables and scales must have one entry"):
+        Problem.of(problem.domain, problem.groups, tables[:-1], [1.0] * len(tables), 5)
+    with pytest.raises(ValueError, match="tables must have shape"):
+        Problem.of(problem.domain, problem.groups, [t.ravel() for t in tables], [1.0] * len(tables), 5)

@@ -253,15 +253,50 @@ def test_no_other_pair_of_gradients_is_told_apart_better_than_opposite_ones(size
     assert delta((size * np.cos(angle), size * np.sin(angle))) < delta((-1.0, 0.0))
 
 
-def test_the_release_discloses_what_tuning_would_cost():
+@pytest.mark.parametrize(
+    ("tuning", "charged", "total"),
+    [
+        ("uncharged", (12.0, 0.24), (12.0, 0.24)),
+        ("charged", (0.5, 0.01), (12.0, 0.24)),
+        ("public", (0.5, 0.01), (0.5, 0.01)),
+    ],
+)
+def test_runs_that_found_the_settings_are_charged_unless_the_caller_says_who_paid(tuning, charged, total):
+    budget = PrivacyBudget(20.0, 0.5)
+    named = {} if tuning == "uncharged" else {"tuning": tuning}
     made = dpsgd.release_dpsgd(
-        sample(100, 9), DOMAIN, CLIQUES, epsilon=0.5, steps=2, sampling=1.0, tuned_over=24, rng=rng_of(9)
-    )
-    assert made.delta == 1 / 100
-    assert made.settings["epsilon_with_tuning"] == 12.0
-    assert made.settings["delta_with_tuning"] == pytest.approx(0.24)
+        sample(100, 9), DOMAIN, CLIQUES, epsilon=0.5, steps=2, sampling=1.0, tuned_over=24, rng=rng_of(9),
+        budget=budget, **named,
+    )  # fmt: skip
+    assert budget.spent == pytest.approx(charged)
+    assert (made.epsilon, made.delta) == pytest.approx(charged)
+    told = [made.settings[f"{name}_{which}"] for which in ("a_run", "with_tuning") for name in ("epsilon", "delta")]
+    assert told == pytest.approx([0.5, 0.01, *total])
+    assert (made.settings["tuned_over"], made.settings["tuning"]) == (24, tuning)
     assert made.sensitivity["a,b"] == 2 * made.settings["clip"]
     assert Release.from_json(made.to_json()) == made
+
+
+def test_the_noise_is_that_of_one_run_whatever_tuning_cost():
+    made = [
+        dpsgd.release_dpsgd(sample(60, 9), DOMAIN, CLIQUES, epsilon=0.5, steps=2, sampling=1.0, rng=rng_of(9), **more)
+        for more in ({}, {"tuned_over": 24}, {"tuned_over": 24, "tuning": "public"})
+    ]
+    assert all(np.array_equal(each["a,b"], made[0]["a,b"]) and each.scale == made[0].scale for each in made)
+
+
+def test_more_runs_than_the_budget_or_delta_allows_are_refused():
+    budget, rng = PrivacyBudget(1.0, 0.5), rng_of(9)
+    before = rng.bit_generator.state
+    options = {"epsilon": 0.5, "steps": 2, "sampling": 1.0, "budget": budget, "rng": rng}
+    with pytest.raises(BudgetExceeded):
+        dpsgd.release_dpsgd(sample(100, 9), DOMAIN, CLIQUES, tuned_over=3, **options)
+    with pytest.raises(ValueError, match="tuned_over times delta"):
+        dpsgd.release_dpsgd(sample(100, 9), DOMAIN, CLIQUES, tuned_over=100, **options)
+    assert budget.ledger == ()
+    assert rng.bit_generator.state == before
+    dpsgd.release_dpsgd(sample(100, 9), DOMAIN, CLIQUES, tuned_over=2, **options)
+    assert budget.spent == pytest.approx((1.0, 0.02))
 
 
 def test_a_real_release_must_be_asked_for_as_insecure():
@@ -348,8 +383,23 @@ def test_the_random_field_is_far_from_the_data_and_repeats_itself():
         ({"clip": -1.0}, "clip"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"sampling": 1.5}, "sampling"),
+        ({"sampling": 0.0}, "sampling"),
         ({"steps": 0}, "steps"),
+        ({"steps": 10**30}, "steps"),
+        ({"steps": 2.5}, "steps"),
         ({"tuned_over": 0}, "tuned_over"),
+        ({"tuned_over": 10**400}, "tuned_over"),
+        ({"tuning": "free"}, "tuning"),
+        ({"epsilon": 1e-300}, "epsilon"),
+        ({"delta": 1e-30}, "delta"),
+        ({"clip": 1e300}, "clip"),
+        ({"learning_rate": 1e300}, "learning_rate"),
+        ({"counts": 3}, "counts"),
+        ({"person": "a"}, "person"),
+        ({"records": np.ones((3, 2, 2), dtype=int), "counts": "times"}, "counts"),
+        ({"records": np.ma.masked_equal(np.arange(12).reshape(3, 2, 2), 4)}, "records"),
+        ({"records": sample(9, 19).astype(object).replace(0, "0")}, "records"),
+        ({"cliques": [{"a", "b"}]}, "order"),
         ({"rng": 3}, "rng"),
         ({"insecure": "yes"}, "insecure"),
         ({"cliques": [("a", "q")]}, "cliques"),
@@ -370,6 +420,26 @@ def test_bad_arguments_are_named_and_cost_nothing(change, named):
     with pytest.raises((TypeError, ValueError), match=named):
         dpsgd.release_dpsgd(arguments.pop("records"), arguments.pop("domain"), arguments.pop("cliques"), **arguments)
     assert budget.ledger == ()
+
+
+@pytest.mark.parametrize("change", [{"epsilon": 1e-90}, {"epsilon": 1e8}, {"learning_rate": 1e6}, {"clip": 1e6}])
+def test_extreme_settings_give_potentials_all_the_same(change):
+    """What passes the checks does not fail after the charge: potentials stay finite whatever the noise did."""
+    options = {"epsilon": 1.0, "delta": 1e-12, "steps": 20, "sampling": 1.0} | change
+    made = dpsgd.release_dpsgd(sample(3, 19), DOMAIN, CLIQUES, rng=rng_of(19), **options)
+    assert np.abs(made["a,b"]).max() <= 1e8
+    assert dpsgd.field_of(made).marginal("a").sum() == pytest.approx(1)
+
+
+def test_the_settings_of_a_search_are_checked_before_any_run():
+    for grid, error in (
+        ({"steps": [2.5]}, TypeError),
+        ({"steps": [0]}, ValueError),
+        ({"sampling": [0.5, 1.5]}, ValueError),
+        ({"clip": [-1.0]}, ValueError),
+    ):
+        with pytest.raises(error, match=r"grid\["):
+            dpsgd.tune_dpsgd_nonprivate("nothing is read", DOMAIN, CLIQUES, epsilon=1.0, grid=grid)
 
 
 def test_a_search_over_unknown_settings_and_a_field_of_another_release_are_refused():

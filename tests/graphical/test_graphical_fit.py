@@ -258,7 +258,7 @@ def test_no_release_breaks_a_fit(method, n, epsilon):
     truth, _ = world(GRAPHS["ring"])
     noisy = release(truth.sample(n, np.random.default_rng(0)), DOMAIN, GRAPHS["ring"], epsilon=epsilon,
                     rng=np.random.default_rng(1))  # fmt: skip
-    model = fit(noisy, method=method, ridge=1.0 if method == "naive" else None)
+    model = fit(noisy, method=method, **({"ridge": 1.0} if method == "naive" else {}))
     assert np.isfinite(truth.kl(model))
     assert model.report.method == method
     assert model.report.evaluations > 0
@@ -277,10 +277,15 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize(("real", "null"), [(False, None), (True, 0)])
 def test_no_graph_no_noise_and_no_null_record_breaks_a_fit(name, real, null):
-    """Epsilon is so small or large that cells are 1e15 or exact; with real noise, all records are null besides."""
+    """Epsilon is so small or large that cells are huge or exact; with real noise, all records are null besides.
+
+    Small means the least that a release takes: noise of 2**53 steps of its grid, a record or 2**-32 of one.
+    """
     domain, cliques = ODD[name]
     records = pd.DataFrame({variable: np.zeros(4, dtype=int) for variable in domain})
-    for epsilon, method in itertools.product((1e-15, 1.0, 1e6), ("naive", "cgm", "penalised")):
+    split = null is not None or name.startswith("tied")
+    least = 2 * len(cliques) * (2.0**32 if split else 1.0) / 2.0**53
+    for epsilon, method in itertools.product((least, 1.0, 1e6), ("naive", "cgm", "penalised")):
         noisy = release(records, domain, cliques, epsilon=epsilon, null=null,
                         rng=None if real else np.random.default_rng(3))  # fmt: skip
         model = fit(Release.from_json(noisy.to_json()), method=method, iterations=20)
@@ -324,7 +329,7 @@ def test_fit_reads_a_release_of_clique_tables_only_and_names_wrong_arguments():
         {"ridge": 0.0},
         {"ridge": -1.0},
         {"steps": -1},
-        {"prior_sd": 0.0},
+        {"prior_sd": 0.0, "method": "penalised"},
         {"gap": 0.0},
         {"inference": "quick"},
         {"tolerance": 0.0},
@@ -337,6 +342,41 @@ def test_fit_reads_a_release_of_clique_tables_only_and_names_wrong_arguments():
         fit(noisy, method="naive", project="yes")
     with pytest.raises(ValueError, match="ridge"):
         fit_nonprivate(np.array([3, 4]), {"a": 2}, [("a",)], ridge=-1)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("naive", {"prior_sd": 9.0}, ["'naive'", "'prior_sd'", "'penalised' would", "ridge:", "project:"]),
+        ("naive", {"steps": 7}, ["'naive'", "'steps'", "'cgm' would"]),
+        ("naive", {"gap": 0.1}, ["'naive'", "'gap'", "'cgm' would"]),
+        ("cgm", {"prior_sd": 1.0}, ["'cgm'", "'prior_sd'", "ridge:", "steps:", "gap:"]),
+        ("cgm", {"project": True}, ["'cgm'", "'project'", "'naive' would"]),
+        ("penalised", {"ridge": None}, ["'penalised'", "'ridge'", "prior_sd: a number greater than 0"]),
+        ("cgm", {"stepps": 3}, ["'cgm'", "'stepps'.", "steps: a whole number"]),
+        ("penalised", {"burn_in": None}, ["'burn_in'", "prior_sd:"]),
+    ],
+)
+def test_an_option_that_a_method_does_not_take_is_refused_with_those_it_takes_before_anything_is_read(
+    method, given, words
+):
+    with pytest.raises(TypeError) as caught:
+        fit("nothing is read", method=method, **given)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_options_that_a_method_takes_do_change_its_fit():
+    _, records = world(GRAPHS["ring"])
+    noisy = release(records, DOMAIN, GRAPHS["ring"], epsilon=0.1, rng=np.random.default_rng(1))
+    for method, options in (
+        ("cgm", {"ridge": 9.0}),
+        ("cgm", {"steps": 9}),
+        ("naive", {"ridge": 9.0}),
+        ("naive", {"project": False}),
+        ("penalised", {"prior_sd": 0.2}),
+    ):
+        assert fit(noisy, method=method, iterations=60).kl(fit(noisy, method=method, iterations=60, **options)) > 1e-6
+    assert fit(noisy, gap=1e-6).report.gap < fit(noisy, gap=1.0).report.gap
 
 
 def test_penalised_asks_for_exact_inference_and_the_others_do_without():

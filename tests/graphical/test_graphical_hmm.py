@@ -178,14 +178,16 @@ def calibration(method, trials, epsilon, seed):
         tables[:, 0, 0, 0] += tables.sum(axis=(1, 2, 3)) == 0
         return [hmm.release_counts(x, epsilon=epsilon, rng=rng) for x in tables] if method != "non-private" else tables
 
+    options = {"prior": PRIOR, "draws": 200, "chains": 1, "burn_in": 100}
+
     def infer(data, rng):
         if method == "non-private":
             observed = hmm._Exact(data.astype(float))
-            return hmm._sample(observed, 2, PRIOR, 0, 200, 1, 100, False, rng, False, "")
-        options = {"prior": PRIOR, "activity": ACTIVITY, "draws": 200, "chains": 1, "burn_in": 100, "paths": False}
+            return hmm._sample(observed, 0, False, "", **options, rng=rng)
+        known = {"activity": ACTIVITY} if method == "noise-aware" else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return hmm.infer(data, method=method, rng=rng, **options)
+            return hmm.infer(data, method=method, paths=False, rng=rng, **options, **known)
 
     def fit(parameters, data):
         tables = data if method == "non-private" else np.stack([np.maximum(each["counts"], 0) for each in data])
@@ -564,14 +566,32 @@ def test_the_budget_is_charged_before_anything_is_drawn(function):
     ("change", "named"),
     [
         ({"counts": TABLE[0]}, "counts must have shape"),
-        ({"counts": TABLE.astype(float)}, "counts must be whole"),
+        ({"counts": TABLE.astype(float)}, "counts must hold whole"),
         ({"counts": -TABLE}, "counts must not"),
         ({"counts": TABLE[..., :1]}, "counts must have shape"),
         ({"counts": 0 * TABLE}, "counts must hold"),
         ({"counts": [[[1, 2]], [[1]]]}, "counts must have shape"),
         ({"counts": np.full((1, 2, 2), 2**62)}, "counts must hold at most"),
-        ({"counts": np.full((1, 2, 2), 2**63 + 5, dtype=np.uint64)}, "counts must hold at most"),
-        ({"counts": None}, "counts must be whole"),
+        ({"counts": np.full((1, 2, 2), 2**63 + 5, dtype=np.uint64)}, "counts must fit in signed 64-bit"),
+        ({"counts": None}, "counts must hold whole"),
+        (
+            {"counts": np.ma.masked_equal(TABLE, TABLE.max())},
+            "counts must hold whole numbers: some entries are missing",
+        ),
+        (
+            {"counts": [[np.ma.masked_equal(row, TABLE.max()) for row in place] for place in TABLE]},
+            "some entries are missing",
+        ),
+        ({"counts": np.where(TABLE.max() == TABLE, None, TABLE)}, "some entries are missing"),
+        ({"counts": TABLE.astype(str)}, "counts must hold whole"),
+        ({"counts": TABLE.astype(str).astype(object)}, "counts must hold whole"),
+        ({"counts": np.where(TABLE.max() == TABLE, 10**30, TABLE.astype(object))}, "counts must fit in signed 64-bit"),
+        ({"counts": TABLE > 0}, "counts must hold whole"),
+        ({"epsilon": 5e-324}, "epsilon must lie between"),
+        ({"epsilon": 1e-300}, "epsilon must lie between"),
+        ({"epsilon": 1e200}, "epsilon must lie between"),
+        ({"sweeps": 10**30}, "epsilon must lie between"),
+        ({"grid": 10**6}, "grid"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"states": 1}, "states"),
         ({"sweeps": 0}, "sweeps"),
@@ -621,6 +641,95 @@ def test_bad_arguments_of_inference_are_named(change, named):
     arguments = {"release": hmm.release_counts(TABLE, epsilon=1.0, rng=rng_of(27))} | change
     with pytest.raises((TypeError, ValueError), match=named):
         hmm.infer(arguments.pop("release"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"draws": -3}, ["private chain", "'draws'", "Its options: none"]),
+        ({"states": 2}, ["private chain", "'states'"]),
+        ({"prior": None}, ["private chain", "'prior'"]),
+        ({"rng": None}, ["private chain", "'rng'"]),
+        ({"bogus": 1}, ["private chain", "'bogus'."]),
+        ({"method": "bogus"}, ["method must not be given", "'bogus'"]),
+        ({"method": "naive"}, ["method must not be given", "'naive'"]),
+        ({"paths": "no"}, ["paths must be True or False"]),
+    ],
+)
+def test_a_private_chain_takes_no_option_of_a_sampler(given, words):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        hmm.infer(CHAIN, **given)
+    assert all(word in str(caught.value) for word in words)
+    with pytest.raises((TypeError, ValueError)):
+        hmm.infer([CHAIN, CHAIN], **given)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "words"),
+    [
+        ("naive", {"activity": (1.0, 2.0)}, ["'naive'", "'activity'", "'noise-aware' would", "draws: a whole number"]),
+        ("naive", {"drawz": 3}, ["'naive'", "'drawz'.", "states: a whole number of at least 2", "progress:"]),
+        ("noise-aware", {"thin": 3}, ["'noise-aware'", "'thin'.", "activity: a pair (shape, mean)"]),
+        ("noise-aware", {"progress": "yes"}, ["progress must be True or False"]),
+        ("noise-aware", {"prior": 3}, ["prior must be a hmm.Prior"]),
+        ("noise-aware", {"rng": 3}, ["rng must be"]),
+        ("none, a private chain", {}, ["method must be one of 'noise-aware', 'naive'"]),
+    ],
+)
+def test_an_option_that_a_table_s_method_does_not_take_is_named_with_those_it_takes(method, given, words):
+    noisy = hmm.release_counts(TABLE, epsilon=1.0, rng=rng_of(27))
+    with pytest.raises((TypeError, ValueError)) as caught:
+        hmm.infer(noisy, method=method, **given)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_none_means_the_default_of_an_option():
+    noisy = hmm.release_counts(TABLE, epsilon=1.0, rng=rng_of(27))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        plain = hmm.infer(noisy, draws=8, chains=2, rng=rng_of(1))
+        named = hmm.infer(
+            noisy, draws=8, chains=2, rng=rng_of(1), method=None, prior=None, activity=None, burn_in=None, states=2,
+            progress=False,
+        )  # fmt: skip
+    assert np.array_equal(plain.draws["emission"], named.draws["emission"])
+
+
+@pytest.mark.parametrize("name", ["emission", "transition", "initial", "stay"])
+def test_a_prior_is_made_of_numbers_that_can_be_drawn_with(name):
+    for wrong in (-1.0, 1e13, float("inf"), "", True, None):
+        with pytest.raises((TypeError, ValueError), match=name):
+            hmm.Prior(**{name: wrong})
+    made = hmm.release_gibbs(TABLE, states=2, epsilon=1.0, sweeps=2, prior=hmm.Prior(**{name: 1e12}), rng=rng_of(3))
+    assert np.isfinite(made["transition"]).all()
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_the_smallest_epsilon_that_is_taken_has_noise_of_its_scale(seeded):
+    """Below it, seeded noise was the difference of two draws cut off at 64 bits: nothing, at any epsilon that small.
+
+    The mean of 36 or more absolute values, in units of the scale, is 1 with a standard deviation below 0.17: a right
+    program fails with probability below 1e-4.
+    """
+    least = 2 / 2.0**53
+    with pytest.raises(ValueError, match="epsilon must lie between"):
+        hmm.release_counts(TABLE, epsilon=0.99 * least, rng=rng_of(1))
+    table = np.broadcast_to(TABLE[:1, :1], (9, 4, TABLE.shape[2]))
+    made = hmm.release_counts(table, epsilon=least, rng=rng_of(1) if seeded else None)
+    assert 0.3 < np.abs(made["counts"] - table).mean() / 2.0**53 < 1.8
+
+
+def test_an_array_of_dask_is_read_and_a_mask_that_hides_nothing_too():
+    dask_array = pytest.importorskip("dask.array")
+    plain = hmm.release_counts(TABLE, epsilon=1.0, rng=rng_of(1))
+    for form in (dask_array.from_array(TABLE), np.ma.array(TABLE), TABLE.astype(object), TABLE.astype(np.uint8)):
+        assert hmm.release_counts(form, epsilon=1.0, rng=rng_of(1)) == plain
+
+
+def test_the_likelihood_does_not_read_what_a_mask_hides():
+    half = [[0.5, 0.5], [0.5, 0.5]]
+    with pytest.raises(ValueError, match="counts must be finite"):
+        hmm.log_likelihood(np.ma.masked_equal(TABLE, TABLE.max()), half, half, [0.5, 0.5])
 
 
 def test_releases_of_another_model_or_of_several_shapes_are_refused():

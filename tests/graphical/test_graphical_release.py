@@ -357,6 +357,169 @@ def test_huge_and_tiny_epsilons_make_a_release_of_even_one_record(epsilon, real)
         assert np.allclose(made["a"], clique_tables(people(1), DOMAIN, CLIQUES).tables[2], atol=1e-3)
 
 
+# What has no order, what is hidden, what is not a table
+
+
+@pytest.mark.parametrize(
+    "cliques",
+    [
+        [{"a", "b"}],
+        [frozenset({"a", "b"})],
+        [{"a": 1, "b": 2}.keys()],
+        [{"a": 1, "b": 2}],
+        {("a", "b"), ("c", "b")},
+        frozenset([("a", "b")]),
+        {("a", "b"): 1}.keys(),
+        {("a", "b"): 1},
+        [{("a",), ("c",)}],
+        [[{"a"}, ("c",)]],
+    ],
+)
+def test_cliques_without_an_order_of_their_own_are_refused(cliques):
+    """The order of a set of strings follows the interpreter's hash seed, and the axes of the table would with it."""
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(TypeError, match=r"^cliques.* must have an order"):
+        release(people(9), DOMAIN, cliques, epsilon=1.0, rng=np.random.default_rng(0), budget=budget)
+    with pytest.raises(TypeError, match="must have an order"):
+        preview(DOMAIN, cliques, n=9, epsilon=1.0)
+    with pytest.raises(TypeError, match="must have an order"):
+        graphical.release_dpsgd(people(9), DOMAIN, cliques, epsilon=1.0, rng=np.random.default_rng(0), budget=budget)
+    assert budget.ledger == ()
+
+
+def test_names_and_marginals_without_an_order_are_refused_too():
+    with pytest.raises(TypeError, match="names must have an order"):
+        chain({"a", "b", "c"})
+    assert chain(DOMAIN) == chain(list(DOMAIN))
+    model = graphical.fit_nonprivate(people(50), DOMAIN, [("a", "b")])
+    for clique in ({"a", "b"}, {"a": 0, "b": 0}.keys()):
+        with pytest.raises(TypeError, match="clique must have an order"):
+            model.marginal(clique)
+
+
+def a_polars_frame():
+    return type("DataFrame", (), {"__module__": "polars.dataframe.frame"})()
+
+
+def odd_forms():
+    dask_array, dask_frame = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+    dask, arrow = pytest.importorskip("dask"), pytest.importorskip("pyarrow")
+    lazy = dask_frame.from_pandas(people(9), npartitions=2)
+    return {
+        "DataFrame of polars; call its to_pandas": a_polars_frame(),
+        "Array of dask; call its to_dask_dataframe": dask_array.from_array(np.ones((2, 3, 2), dtype=int)),
+        "Series of dask": lazy["a"],
+        "Index of dask": lazy.index,
+        "Delayed of dask": dask.delayed(people)(9),
+        "Int64Array of pyarrow": arrow.array([0, 1]),
+        "ChunkedArray of pyarrow": arrow.chunked_array([[0, 1]]),
+        "Series of pandas": people(9)["a"],
+        "dict of builtins": {"a": [0]},
+        "str of builtins": iter(["a"]),
+    }
+
+
+@pytest.mark.parametrize("take", [release, graphical.release_dpsgd], ids=["tables", "gradients"])
+def test_what_is_no_table_is_refused_by_name(take):
+    budget = PrivacyBudget(1.0, 0.5)
+    for name, form in odd_forms().items():
+        with pytest.raises(TypeError, match=f"got {name}"):
+            take(form, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(0), budget=budget)
+    assert budget.ledger == ()
+
+
+def test_arrow_tables_batches_and_readers_are_taken():
+    arrow = pytest.importorskip("pyarrow")
+    frame = people(200)
+    table = arrow.Table.from_pandas(frame)
+    plain = release(frame, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(3))
+    for form in (
+        table,
+        table.to_batches()[0],
+        iter(table.to_batches(max_chunksize=7)),
+        table.to_reader(max_chunksize=9),
+    ):
+        assert release(form, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(3)) == plain
+
+
+def test_a_dask_table_keeps_each_record_s_states_and_count_together_whatever_its_index():
+    """Indexes that repeat, run backwards or are unknown, empty partitions, persisted or not: rows stay rows."""
+    dask_frame = pytest.importorskip("dask.dataframe")
+    frame = people(60).assign(times=np.arange(60) % 4)
+    parts = [frame[:20].reset_index(drop=True), frame[20:20], frame[20:50][::-1], frame[50:].set_index(np.zeros(10))]
+    lazy = dask_frame.from_map(lambda i: parts[i], range(4), meta=frame[:0])
+    plain = clique_tables(frame, DOMAIN, CLIQUES, counts="times")
+    for form in (lazy, lazy.persist(), lazy.repartition(npartitions=2), lazy.clear_divisions()):
+        found = clique_tables(form, DOMAIN, CLIQUES, counts="times")
+        assert found.n == plain.n
+        assert all(np.array_equal(one, other) for one, other in zip(found.tables, plain.tables, strict=True))
+
+
+HIDDEN = np.ma.masked_equal(np.arange(12).reshape(2, 3, 2), 7)
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        (HIDDEN, ValueError),
+        ([list(rows) for rows in HIDDEN], ValueError),
+        (np.where(HIDDEN.mask, None, HIDDEN.data), ValueError),
+        (np.where(HIDDEN.mask, "7", HIDDEN.data.astype(object)), TypeError),
+        (HIDDEN.data.astype(str), TypeError),
+        (np.where(HIDDEN.mask, np.nan, HIDDEN.data), ValueError),
+        (np.where(HIDDEN.mask, 2**63, HIDDEN.data.astype(object)), ValueError),
+        (np.where(HIDDEN.mask, 10**400, HIDDEN.data.astype(object)), ValueError),
+        (people(9).assign(a=np.ma.masked_equal(np.arange(9) % 2, 0)), ValueError),
+        (people(9).assign(a=[0, np.ma.masked, 1] * 3), ValueError),
+        (people(9).assign(a=[0, None, 1] * 3), ValueError),
+        (people(9).assign(a=pd.array([0, None, 1] * 3, dtype="Int64")), ValueError),
+        (people(9).assign(a=["0", 1, 1] * 3), TypeError),
+        (people(9).assign(a=[0, 2**63, 1] * 3), ValueError),
+        (people(9).assign(a=[0, 10**400, 1] * 3), ValueError),
+        (people(9).assign(a=[0, np.inf, 1] * 3), ValueError),
+        (people(9).assign(a=[0, 2, 1] * 3), ValueError),
+        (people(9).assign(a=[0, 0.5, 1] * 3), ValueError),
+        (people(9).assign(a=pd.to_datetime(["2020"] * 9)), TypeError),
+        (people(9).assign(b=["x", None, "y"] * 3), ValueError),
+        (people(9).assign(b=["x", ["y"], "y"] * 3), ValueError),
+        (people(9).assign(b=["x", "Y", "y"] * 3), ValueError),
+    ],
+)
+@pytest.mark.parametrize("take", [release, graphical.release_dpsgd], ids=["tables", "gradients"])
+def test_missing_hidden_or_foreign_values_raise_and_cost_nothing(take, records, error):
+    budget = PrivacyBudget(1.0, 0.5)
+    with pytest.raises(error, match="records"):
+        take(records, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(0), budget=budget)
+    assert budget.ledger == ()
+
+
+def test_a_domain_reads_no_hidden_code():
+    domain = graphical.Domain.of(DOMAIN)
+    for column, name in ((np.ma.masked_equal([0, 1], 1), "a"), (np.ma.masked_equal(["x", "y"], "y"), "b")):
+        with pytest.raises(ValueError, match=name):
+            domain.codes(name, column)
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+@pytest.mark.parametrize("cliques", [CLIQUES, [[("a",), ("c",)]]], ids=["counts", "weights"])
+def test_noise_beyond_64_bits_is_refused_before_the_charge_and_before_anything_is_read(cliques, seeded):
+    budget = PrivacyBudget(1e200)
+    step = 1.0 if len(cliques) > 1 else 2.0**32
+    least = 2 * len(cliques) * step / 2.0**53
+    rng = np.random.default_rng(0) if seeded else None
+    for epsilon in (5e-324, 1e-308, 1e-300, 1e-100, 0.99 * least, 1.01e100):
+        with pytest.raises(ValueError, match="epsilon must lie between"):
+            release("nothing is read", DOMAIN, cliques, epsilon=epsilon, budget=budget, rng=rng)
+    assert budget.ledger == ()
+    for epsilon in (least, 1e100):
+        assert release(people(9), DOMAIN, cliques, epsilon=epsilon, budget=budget, rng=rng).epsilon == epsilon
+
+
+def test_a_column_of_counts_has_no_place_beside_an_array_of_them():
+    with pytest.raises(ValueError, match="counts names a column"):
+        clique_tables(np.ones((2, 3, 2), dtype=int), DOMAIN, CLIQUES, counts="times")
+
+
 def test_a_preview_tells_the_scale_of_the_release_and_refuses_what_the_release_refuses():
     look = preview(DOMAIN, CLIQUES, n=100, epsilon=0.5)
     assert (

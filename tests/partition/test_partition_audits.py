@@ -25,7 +25,7 @@ def split_once(monkeypatch):
     """Let a release of data seen before start from the same split and the same answers of its partitions."""
     read, seen = module._Split.read.__func__, {}
 
-    def remembered(data, posterior, question, partitions, n, rng):
+    def remembered(data, posterior, question, partitions, n, rng, *, schema=None):
         key = (data[0].tobytes(), len(data), question, partitions)
         if key not in seen:
             seen[key] = Remembered(read(module._Split, data, posterior, question, partitions, n, rng_of(5)))
@@ -39,6 +39,7 @@ class Remembered:
 
     def __init__(self, split):
         self.partitions, self.n, self.nuisance = split.partitions, split.n, split.nuisance
+        self.posterior = split.posterior
         self._split, self._answers = split, {}
 
     def _once(self, question, points):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
+from dpbook import BudgetExceeded, PrivacyBudget, Schema
 from dpbook.partition import (
     ConjugateRegression,
     Flat,
@@ -16,10 +17,12 @@ from dpbook.partition import (
     partition_probabilities,
     partition_quantiles,
     probability_nonprivate,
+    quantile_nonprivate,
     release_probability,
     release_quantile,
 )
 from dpbook.partition.samplers import ask_all
+from dpbook.schema import Category, Integer, Number
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=3000)
@@ -231,3 +234,244 @@ def test_the_callers_dask_backend_is_used():
         p = partition_probabilities(TABLE, 2.5, posterior=posterior, partitions=6)
     assert p.tolist() == [0.75] * 6
     assert partition_probabilities(TABLE, 2.5, posterior=FromSampler(fit, n_jobs=1), partitions=2).tolist() == [0.5] * 2
+
+
+# Whatever a partition does, it does alone ----------------------------------------------------------------------------
+
+MARKED = TABLE[:200].assign(x=0.0)
+MARKED.loc[7, "x"] = 1.0
+
+
+def deadly(frame):
+    """Ends its process where it sees the mark, as a segmentation fault or a lack of memory would."""
+    import os
+
+    if (frame["x"] > 0).any():
+        os._exit(3)
+    return [1.0, 3.0]
+
+
+def leaving(frame):
+    if (frame["x"] > 0).any():
+        raise SystemExit(3)
+    return [1.0, 3.0]
+
+
+def check_one_failure(fit, n_jobs):
+    q = partition_quantiles(MARKED, 0.5, posterior=FromSampler(fit, n_jobs=n_jobs), partitions=10, rng=rng_of(1))
+    assert np.isnan(q).sum() == 1
+    assert (q[~np.isnan(q)] == 2.0).all()
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_fit_that_leaves_the_program_fails_alone(n_jobs):
+    check_one_failure(leaving, n_jobs)
+
+
+def test_a_dead_worker_is_one_failed_partition():
+    check_one_failure(deadly, 2)
+
+
+def test_two_dead_workers_are_two_failed_partitions():
+    two = pd.concat([MARKED, MARKED], ignore_index=True)
+    frames = [two[start : start + 40] for start in range(0, 400, 40)]
+    posterior = FromSampler(deadly)
+    answers = ask_all(posterior.quantile, frames, np.array([0.5]), {}, n_jobs=2, rng=rng_of(5))[:, 0]
+    assert np.isnan(answers).nonzero()[0].tolist() == [0, 5]
+
+
+def test_a_dead_worker_of_a_cluster_is_one_failed_partition():
+    """joblib's own Dask backend would wait for ever; the cluster is of processes, which are started again."""
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 1}):  # a task is given up after two workers
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+        )
+    with cluster, distributed.Client(cluster), joblib.parallel_config(backend="dask"):
+        check_one_failure(deadly, None)
+
+
+def test_an_interrupt_by_the_curator_is_no_failure():
+    def fit(frame):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        partition_quantiles(TABLE, 0.5, posterior=FromSampler(fit, n_jobs=1), partitions=3)
+
+
+def test_what_a_fit_warns_of_is_not_told(recwarn):
+    import warnings
+
+    def fit(frame):
+        warnings.warn(f"a secret: {frame['x'].max()}", stacklevel=1)
+        return [0.0]
+
+    partition_quantiles(TABLE, 0.5, posterior=FromSampler(fit, n_jobs=1), partitions=3)
+    assert not list(recwarn)
+
+
+def test_a_posterior_that_cannot_be_sent_is_refused_before_it_is_needed():
+    import threading
+
+    lock = threading.Lock()
+    posterior = FromSampler(lambda frame: [float(lock.locked())], n_jobs=2)
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(TypeError, match="posterior must be picklable"):
+        release_probability(TABLE, 0.5, posterior=posterior, partitions=3, epsilon=1.0, budget=budget)
+    assert budget.remaining == 1.0
+    alone = FromSampler(posterior.fit, n_jobs=1)
+    assert partition_probabilities(TABLE, 0.5, posterior=alone, partitions=3).tolist() == [1.0] * 3
+
+
+# The dry run ---------------------------------------------------------------------------------------------------------
+
+SCHEMA = Schema({"x": Number(-5, 5), "y": Number(-20, 20)})
+
+
+def mistyped(frame):
+    return frame["z"].to_numpy()
+
+
+def named(frame):
+    return {"slope": frame["x"].to_numpy(), "level": frame["y"].to_numpy()}
+
+
+MISTAKES = {
+    "a mistyped column": (FromSampler(mistyped, n_jobs=1), "raised KeyError: 'z'"),
+    "a parameter that is not there": (FromSampler(named, parameter="slop", n_jobs=1), "raised KeyError: 'slop'"),
+    "a parameter that is not given": (FromSampler(named, n_jobs=1), "parameter must name one of"),
+    "always an error": (FromSampler(lambda frame: 1 / 0, n_jobs=1), "raised ZeroDivisionError"),
+    "always an exit": (FromSampler(lambda frame: exit(3), n_jobs=1), "raised SystemExit"),
+    "never finite": (FromSampler(lambda frame: [np.nan], n_jobs=1), "must be finite"),
+    "no draws": (FromSampler(lambda frame: [], n_jobs=1), "at least one draw"),
+    "an argument too many": (FromSampler(lambda frame, steps: [0.0], n_jobs=1), "missing 1 required"),
+}
+
+
+class WrongShape:
+    n_jobs = 1
+
+    def probability(self, partition, cutoff):
+        return partition["x"].to_numpy()
+
+    def quantile(self, partition, p, power):
+        return np.full(p.shape, np.inf)
+
+
+MISTAKES["wrong shape, or infinite"] = WrongShape(), "must be one number per point|is not finite"
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["names", "schema"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_and_nothing_is_spent(mistake, schema):
+    posterior, message = MISTAKES[mistake]
+    options = {"posterior": posterior, "partitions": 5, "epsilon": 1.0, "schema": schema}
+    for release, point, more in (
+        (release_probability, 2.0, {}),
+        (release_quantile, 0.5, {"public_range": (-9.0, 9.0)}),
+    ):
+        budget = PrivacyBudget(1.0)
+        with pytest.raises(ValueError, match=message) as caught:
+            release(TABLE, point, **options, **more, budget=budget)
+        assert "posterior" in str(caught.value)
+        assert "dry_run=False" in str(caught.value)
+        assert budget.remaining == 1.0
+        release(TABLE, point, **options, **more, budget=budget, dry_run=False)
+        assert budget.remaining == 0.0
+
+
+def test_a_fit_that_always_ends_its_worker_is_told_too():
+    budget = PrivacyBudget(1.0)
+    posterior = FromSampler(lambda frame: __import__("os")._exit(3), n_jobs=2)
+    with pytest.raises(ValueError, match="took its worker down"):
+        release_probability(TABLE, 2.0, posterior=posterior, partitions=5, epsilon=1.0, budget=budget)
+    assert budget.remaining == 1.0
+
+
+def test_a_dry_run_sees_no_record_and_moves_no_generator():
+    seen = []
+
+    def fit(frame, rng):
+        seen.append(frame)
+        return rng.normal(size=20)
+
+    options = {"posterior": FromSampler(fit, n_jobs=1), "partitions": 5, "epsilon": 1.0}
+    data = pd.DataFrame({"x": np.full(50, 77.0), "y": np.full(50, 77.0)})
+    rng, other = rng_of(1), rng_of(1)
+    with pytest.raises(BudgetExceeded):
+        release_probability(data, 0.0, budget=PrivacyBudget(0.5), **options)
+    assert not seen  # an empty purse ends everything
+    one = release_probability(data, 0.0, rng=rng, **options)
+    assert [(frame == 77).any(axis=None) for frame in seen] == [False] + [True] * 5
+    assert seen[0].columns.tolist() == ["x", "y"]
+    assert len(seen[0]) == 10
+    del seen[:]
+    assert one == release_probability(data, 0.0, rng=other, dry_run=False, **options)
+    assert len(seen) == 5
+    assert rng.bit_generator.state == other.bit_generator.state
+
+
+def test_a_fit_that_fails_on_some_made_up_tables_is_let_through():
+    def counts_only(frame):
+        if (frame["x"] != frame["x"].round()).any():
+            raise ValueError("counts, please")
+        return [frame["x"].mean()]
+
+    table = TABLE.round()
+    release_probability(table, 0.0, posterior=FromSampler(counts_only, n_jobs=1), partitions=5, epsilon=1.0)
+
+
+def test_a_schema_lets_a_fit_rely_on_its_types():
+    schema = Schema({"x": Integer(0, 2), "c": Category(["f", "m"])})
+    table = pd.DataFrame({"x": [0, 1, 2, 5] * 50, "c": ["f", "m"] * 100})
+
+    def fit(frame):
+        counts = np.bincount(frame["x"].to_numpy(), minlength=3)  # of integers alone
+        assert pd.get_dummies(frame["c"]).shape[1] == 2
+        return counts.astype(float)
+
+    for options in ({"posterior": FromSampler(fit, n_jobs=1), "schema": schema},
+                    {"posterior": FromSampler(fit, n_jobs=1, schema=schema)}):  # fmt: skip
+        budget = PrivacyBudget(1.0)
+        release_probability(table, 3.0, partitions=5, epsilon=1.0, budget=budget, **options)
+        assert budget.remaining == 0.0
+        p = partition_probabilities(table, 1e9, partitions=5, **options)
+        assert p.tolist() == [1.0] * 5  # none failed
+        assert probability_nonprivate(table, 1e9, **options) == 1.0
+        assert quantile_nonprivate(table, 0.5, **options) > 0
+    with pytest.raises(ValueError, match=r"failed in a dry run.*schema="):
+        release_probability(table, 3.0, posterior=FromSampler(fit, n_jobs=1), partitions=5, epsilon=1.0)
+    assert len(FromSampler(fit, schema=schema).try_on()) == 3
+    with pytest.raises(TypeError, match="frame must be given"):
+        FromSampler(fit).try_on()
+    with pytest.raises(ValueError, match="schema must be the one of the posterior"):
+        partition_probabilities(
+            table, 3.0, partitions=5, posterior=FromSampler(fit, n_jobs=1, schema=schema), schema=SCHEMA
+        )
+    for wrong in ({"x": 3}, "schema"):
+        with pytest.raises(TypeError, match=r"schema must be a dpbook\.Schema"):
+            partition_probabilities(table, 3.0, partitions=5, posterior=FromSampler(fit), schema=wrong)
+        with pytest.raises(TypeError, match=r"schema must be a dpbook\.Schema"):
+            FromSampler(fit, schema=wrong)
+
+
+def test_a_schema_clips_fills_and_refuses_for_a_built_in_regression_too():
+    table = TABLE.copy()
+    table.loc[3, "x"] = np.inf
+    table.loc[4, "y"] = np.nan
+    options = {"posterior": ConjugateRegression(), "partitions": 5, "epsilon": 1.0}
+    budget = PrivacyBudget(1.0)
+    for wrong in ({}, {"schema": SCHEMA}):
+        with pytest.raises(ValueError, match=r"finite|no missing values in column 'y'"):
+            release_probability(table, 2.0, budget=budget, **options, **wrong)
+    assert budget.remaining == 1.0
+    filled = Schema(dict(SCHEMA.columns), missing={"y": 0.0})
+    expected = release_probability(filled.apply(table), 2.0, rng=rng_of(2), **options)
+    forms = [table, table.to_dict("list"), iter([table[:1000], table[1000:]]), [table[:9], table[9:]]]
+    forms += [table[["x", "y"]].to_records(index=False), table.to_dict("records")]
+    for form in forms:
+        assert release_probability(form, 2.0, rng=rng_of(2), schema=filled, n=3000, **options) == expected
+    plain = release_probability(TABLE, 2.0, rng=rng_of(2), **options)
+    for form in (TABLE.to_dict("list"), [TABLE[:9], TABLE[9:]], TABLE.to_records(index=False)):
+        assert release_probability(form, 2.0, rng=rng_of(2), **options) == plain

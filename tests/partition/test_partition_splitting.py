@@ -158,12 +158,12 @@ def test_a_large_mean_costs_no_digits():
         assert found.scatter[j, 0, 0] == pytest.approx(((part - part.mean()) ** 2).sum(), rel=1e-9)
 
 
-def test_frames_are_disjoint_complete_and_keep_their_types():
+def test_frames_are_disjoint_and_complete():
     table = pd.DataFrame({"x": np.arange(11.0), "sex": list("fmfmfmfmfmf")})
     frames = partition_frames(table, partitions=4, rng=rng_of(9))
     assert sorted(len(frame) for frame in frames) == [2, 3, 3, 3]
     assert sorted(pd.concat(frames)["x"]) == sorted(table["x"])
-    assert frames[0]["sex"].dtype == table["sex"].dtype
+    assert {frame["sex"].dtype for frame in frames} == {np.dtype(object)}  # never the type of the whole table
     again = partition_frames((piece for piece in (table[:4], table[4:])), partitions=4, rng=rng_of(9))
     assert all(one.equals(other) for one, other in zip(frames, again, strict=True))
 

@@ -3,12 +3,13 @@
 import sys
 import time
 import types
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dpbook import Release, regression
-from dpbook.regression.inference import METHODS, problem_of, sample
+from dpbook.regression.inference import METHODS, OPTIONS, problem_of, sample
 from dpbook.regression.problem import Draws, Layout
 
 PRIOR = regression.NormalInverseGamma(0.0, 0.5, 3.0, 1.0)
@@ -105,7 +106,7 @@ def test_results_do_not_depend_on_the_units(method):
     other = regression.release(
         X * scale + shift,
         y * stretch + lift,
-        x_bounds=(shift, shift + scale),
+        x_bounds=list(zip(shift, shift + scale, strict=True)),
         y_bounds=(lift, lift + stretch),
         epsilon=3.0,
         moments=True,
@@ -172,10 +173,28 @@ def test_other_samplers_are_looked_up_by_name_and_given_the_whole_batch(method, 
     module = types.ModuleType(f"dpbook.regression.{method}")
     module.sample = stub
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    found = regression.infer([released()] * 2, PRIOR, method=method, draws=12, chains=3, progress=False, extra=5)
-    assert (seen["releases"], seen["draws"], seen["chains"], seen["extra"]) == (2, 4, 3, 5)
+    found = regression.infer([released()] * 2, PRIOR, method=method, draws=12, chains=3, progress=False, warm_up=5)
+    assert (seen["releases"], seen["draws"], seen["chains"], seen["warm_up"]) == (2, 4, 3, 5)
     assert [each.method for each in found] == [method, method]
     assert method in METHODS
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_takes_its_own_options_and_names_the_others(method):
+    """None of the names that an error shows is private, and nothing is drawn."""
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    wrong = "burn_in" if method in ("naive", "collapsed", "exact", "individual") else "warm_up"
+    for call in (partial(regression.infer, MADE, PRIOR), partial(sample, problem_of([MADE], PRIOR, method=method))):
+        with pytest.raises(TypeError, match=f"method '{method}' does not take '{wrong}' .*would.* Its options: "):
+            call(method=method, rng=rng, **{wrong: 5})
+        with pytest.raises(TypeError, match=f"method '{method}' does not take 'typo'. Its options: "):
+            call(method=method, rng=rng, typo=5)
+        for option, kind in OPTIONS[method].items():
+            assert kind.takes
+            with pytest.raises((TypeError, ValueError), match=f"^{option} must be"):
+                call(method=method, rng=rng, **{option: -1})
+    assert rng.bit_generator.state == before
 
 
 MADE = released()

@@ -93,27 +93,77 @@ def test_without_an_intercept_nothing_is_centred():
     assert inside.records(np.array([[1.0, 10.0]])).tolist() == [[0.5, 0.5]]
 
 
-def test_bounds_may_be_one_pair_for_all_covariates_or_one_for_each():
-    lower, upper = column_bounds((0, [1, 2]), (0, 1))
-    assert lower.tolist() == [0, 0, 0]
-    assert upper.tolist() == [1, 2, 1]
-    assert column_bounds((0, 1), (5, 6), 3)[0].tolist() == [0, 0, 0, 5]
+def test_bounds_may_be_one_pair_for_all_covariates_or_one_for_each_or_one_by_name():
+    def sides(*arguments, **names):
+        lower, upper = column_bounds(*arguments, **names)
+        return list(zip(lower.tolist(), upper.tolist(), strict=True))
+
+    assert sides((0, 1), (5, 6), 3) == [(0, 1)] * 3 + [(5, 6)]
+    assert sides([(0, 1), (5, 10)], (5, 6), 2) == [(0, 1), (5, 10), (5, 6)]  # not (0, 5) and (1, 10)
+    assert sides(np.array([[0, 1], [5, 10], [2, 3]]), (5, 6)) == [(0, 1), (5, 10), (2, 3), (5, 6)]
+    assert sides(zip([0, 5, 2], [1, 10, 3], strict=True), (5, 6), 3) == [(0, 1), (5, 10), (2, 3), (5, 6)]
+    by_name = {"b": (5, 10), "a": (0, 1)}
+    assert sides(by_name, (5, 6), 2, ["a", "b"]) == [(0, 1), (5, 10), (5, 6)]
+    assert sides(by_name, (5, 6)) == [(5, 10), (0, 1), (5, 6)]
 
 
 @pytest.mark.parametrize(
     ("x_bounds", "y_bounds", "d", "error", "message"),
     [
         (3, (0, 1), None, TypeError, "x_bounds must be a pair"),
-        ((1, 0), (0, 1), None, ValueError, "x_bounds of covariate 0 must have low < high"),
-        (([0, 2], [1, 2]), (0, 1), None, ValueError, "x_bounds of covariate 1 must have low < high"),
+        ((1, 0), (0, 1), None, ValueError, "x_bounds must have low < high"),
+        ([(0, 1), (2, 2)], (0, 1), None, ValueError, "x_bounds of covariate 1 must have low < high"),
         ((0, np.nan), (0, 1), None, ValueError, r"x_bounds\[1\] must be finite"),
-        (([0, 0], [1, 1]), (0, 1), 3, ValueError, "x_bounds must have one bound for each of the 3 covariates"),
-        (([0, 0], [1, 1, 1]), (0, 1), None, ValueError, "x_bounds must have one bound for each"),
+        ([(0, 1), (0, 1)], (0, 1), 3, ValueError, "x_bounds must have one pair for each of the 3 covariates, got 2"),
         ((0, 1), (1, 1), None, ValueError, "y_bounds must have low < high"),
         ((0, 1), 4, None, TypeError, "y_bounds must be a pair"),
-        (("a", "b"), (0, 1), None, TypeError, r"x_bounds\[0\] must be numeric"),
+        (("a", "b"), (0, 1), None, TypeError, r"x_bounds\[0\] must be a number"),
+        (([0, 5], [1, 10]), (0, 1), 2, ValueError, r"x_bounds can be read in two ways.*list\(zip\(lows, highs\)\)"),
+        (((0, 1), (5, 10)), (0, 1), 2, ValueError, "x_bounds can be read in two ways"),
+        ([[0, 1], [5, 10]], (0, 1), 2, ValueError, "x_bounds can be read in two ways"),
+        (np.array([[0, 1], [5, 10]]), (0, 1), 2, ValueError, "x_bounds can be read in two ways"),
+        (([0, 0, 0], [1, 1, 1]), (0, 1), 3, ValueError, "x_bounds can be read in two ways"),
+        ((0, [1, 2]), (0, 1), 2, ValueError, "x_bounds can be read in two ways"),
+        ([(0, 0, 0), (1, 1, 1)], (0, 1), 3, TypeError, "x_bounds of covariate 0 must be a pair"),
+        ({}, (0, 1), None, ValueError, "x_bounds must have a pair"),
+        ({"a": (1, 0)}, (0, 1), None, ValueError, r"x_bounds\['a'\] must have low < high"),
+        ((0, 5e-324), (0, 1), None, ValueError, r"x_bounds must be at least 2\*\*-990 apart"),
+        ((0, 1), (-1.7e308, 1.7e308), None, ValueError, "y_bounds must be .* at most the largest float"),
+        (
+            None,
+            (0, 1),
+            None,
+            TypeError,
+            "x_bounds must be given: public bounds .* never from the data; .*private_bounds",
+        ),
+        (
+            (0, 1),
+            None,
+            None,
+            TypeError,
+            "y_bounds must be given: public bounds .* never from the data; .*private_bounds",
+        ),
     ],
 )
 def test_wrong_bounds_are_named(x_bounds, y_bounds, d, error, message):
     with pytest.raises(error, match=message):
         column_bounds(x_bounds, y_bounds, d)
+
+
+def test_bounds_by_name_must_name_the_columns():
+    with pytest.raises(
+        ValueError, match=r"x_bounds must name the columns of X, which are \['a', 'b'\]; .*\['a', 'c'\]"
+    ):
+        column_bounds({"a": (0, 1), "c": (0, 1)}, (0, 1), 2, ["a", "b"])
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("far", [np.inf, 1.7e308, 1e9])
+def test_records_beyond_the_bounds_are_at_the_bounds_however_far_and_in_silence(far, intercept):
+    bounds = np.array([[-1.7e308, 0.0, -1e-290, -5.0], [-1.6e308, 1.0, 1e-290, 7.0]])
+    box = Coordinates(*bounds, intercept).box
+    rows = np.array([np.full(4, far), np.full(4, -far)])
+    with np.errstate(over="ignore", invalid="raise", divide="raise"):
+        inside = Coordinates(*bounds, intercept).records(rows)
+    np.testing.assert_array_equal(inside[:, 1:], [box[1][1:], box[0][1:]])
+    assert ((box[0] <= inside) & (inside <= box[1])).all()

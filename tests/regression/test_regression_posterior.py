@@ -3,9 +3,11 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
+from dpbook import Release, regression
 from dpbook.regression import RegressionPosterior
 
 
@@ -81,3 +83,34 @@ def test_it_is_a_posterior_and_survives_pickling():
 def test_what_is_wrong_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(made())
+
+
+def test_a_table_is_read_by_the_names_of_its_columns():
+    """Order is free where the names agree; other names are refused; without names, position decides."""
+    rng = np.random.default_rng(3)
+    draws = {"theta": rng.normal([1.0, 2.0, 30.0], 0.1, size=(2, 50, 3)), "sigma2": np.ones((2, 50))}
+    named = RegressionPosterior(draws, columns=["a", "b"])
+    table = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]})
+    expected = RegressionPosterior(draws).predict(table.to_numpy())
+    arrow = pytest.importorskip("pyarrow")
+    for form in (table, table[["b", "a"]], table.to_numpy(), arrow.Table.from_pandas(table[["b", "a"]])):
+        np.testing.assert_array_equal(named.predict(form), expected)
+        np.testing.assert_array_equal(named.predictive_interval(form), named.predictive_interval(table))
+    for wrong in (table.rename(columns={"a": "c"}), table.assign(c=1.0), table[["a"]]):
+        with pytest.raises(ValueError, match=r"^X_new must have the columns \['a', 'b'\], in any order; got"):
+            named.predict(wrong)
+    assert pickle.loads(pickle.dumps(named)).columns == ("a", "b")
+    with pytest.raises(ValueError, match="columns must name the 2 covariates"):
+        RegressionPosterior(draws, columns=["a"])
+
+
+def test_a_posterior_knows_the_columns_of_the_table_that_was_released():
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(rng.uniform(size=(50, 3)), columns=["a", "y", "b"])
+    prior = regression.NormalInverseGamma(0, 1, 2, 2)
+    settings = {"x_bounds": (0, 1), "y_bounds": (0, 1), "epsilon": 1.0, "rng": rng}
+    made = Release.from_json(regression.release(table, "y", **settings).to_json())
+    assert regression.infer(made, prior, method="naive", rng=rng).columns == ("a", "b")
+    assert regression.infer_nonprivate(table, "y", prior, rng=rng).columns == ("a", "b")
+    unnamed = regression.release(table.to_numpy(), 1, **settings)
+    assert regression.infer(unnamed, prior, method="naive", rng=rng).columns is None

@@ -2,6 +2,8 @@
 
 import math
 import pickle
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -153,7 +155,7 @@ def test_results_do_not_depend_on_the_units():
 def test_a_release_travels_through_json():
     X, y = data()
     noisy = regression.release(
-        X, y, x_bounds=([-1, 0], [3, 2]), y_bounds=(-8, 8), epsilon=1.0, moments=True, rng=np.random.default_rng(5)
+        X, y, x_bounds=[(-1, 3), (0, 2)], y_bounds=(-8, 8), epsilon=1.0, moments=True, rng=np.random.default_rng(5)
     )
     assert Release.from_json(noisy.to_json()) == noisy
     assert pickle.loads(pickle.dumps(noisy)) == noisy
@@ -189,6 +191,7 @@ def forms(X, y):
     yield "two streams cut differently", (X[c] for c in cut), (y[c] for c in other)
     arrow = pytest.importorskip("pyarrow")
     yield "arrow", arrow.Table.from_pandas(swapped), "y"
+    yield "arrow reader", arrow.Table.from_pandas(swapped).to_reader(max_chunksize=50), "y"
     da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
     yield "dask table", dd.from_pandas(swapped, npartitions=3), "y"
     yield (
@@ -197,18 +200,169 @@ def forms(X, y):
         dd.from_pandas(table, npartitions=3)["y"],
     )
     yield "dask arrays", da.from_array(X, chunks=(30, 1)), da.from_array(y, chunks=50)
+    table = dd.from_pandas(table, npartitions=3)
+    yield "dask arrays of unknown lengths", table[["a", "b"]].to_dask_array(), table["y"].to_dask_array()
+    yield "dask table and an unnamed array", table[["a", "b"]], table["y"].to_dask_array()
     yield "dask array with the response in it", da.from_array(np.column_stack([X, y]), chunks=(30, 2)), -1
+
+
+NAMED = {"table and series", "table and a name", "table with the response first", "chunks of tables", "arrow"}
+NAMED |= {"arrow reader", "dask table", "dask table and series", "dask table and an unnamed array"}
 
 
 @pytest.mark.parametrize("moments", [False, True])
 def test_every_form_of_data_gives_the_same_release(moments):
     X, y = data()
-    settings = {"x_bounds": ([-1, -1], [3, 2]), "y_bounds": (-8, 8), "epsilon": 1.0, "moments": moments}
+    settings = {"x_bounds": [(-1, 3), (-1, 2)], "y_bounds": (-8, 8), "epsilon": 1.0, "moments": moments}
     first = None
     for name, covariates, response in forms(X, y):
         made = regression.release(covariates, response, **settings, rng=np.random.default_rng(9))
+        if name in NAMED:
+            assert made.settings["columns"] == ("a", "b"), name
+        made = replace(made, settings={"d": 2, "intercept": True})
         first = first or made
         assert made == first, name
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Who is paired with whom
+
+
+def pieces(n=400, partitions=8):
+    """Partitions of one table, each with an index of its own from 0 on, as files give them; y = x exactly."""
+    x = np.random.default_rng(0).uniform(size=n)
+    size = n // partitions
+    return [pd.DataFrame({"x": x[i : i + size], "y": x[i : i + size]}) for i in range(0, n, size)]
+
+
+def natural_forms(folder):
+    """Pairs (X, y) of Dask collections that hold the records of `pieces`, in the order of their rows."""
+    dd = pytest.importorskip("dask.dataframe")
+    tables = pieces()
+    lazy = dd.from_map(lambda i: tables[i], range(len(tables)))
+    yield "unknown divisions", lazy[["x"]], lazy["y"]
+    yield "one side persisted", lazy[["x"]].persist(), lazy["y"]
+    yield "both persisted", lazy[["x"]].persist(), lazy["y"].persist()
+    yield "two reads", lazy[["x"]], dd.from_map(lambda i: tables[i]["y"], range(len(tables)))
+    yield "repartitioned", lazy.repartition(npartitions=3)[["x"]], lazy.repartition(npartitions=3)["y"]
+    yield "computed columns", lazy[["x"]] * 2 - lazy[["x"]], lazy["y"] + 0
+    yield "filtered", lazy[lazy["x"] < 9][["x"]], lazy[lazy["x"] < 9]["y"]
+    sorted_by_value = lazy.assign(k=lazy["y"]).set_index("k")
+    yield "indexed by value", sorted_by_value[["x"]], sorted_by_value["y"]
+    yield "cut differently", lazy[["x"]].repartition(npartitions=3), lazy["y"]
+    yield "with empty partitions", *(dd.concat([lazy, lazy[lazy["x"] > 9]])[c] for c in (["x"], "y"))
+    for i, table in enumerate(tables):
+        table.to_csv(folder / f"{i}.csv", index=False)
+        table.assign(**{f"z{j}": 0.0 for j in range(40)}).to_parquet(folder / f"{i}.parquet")
+    read = dd.read_csv(str(folder / "*.csv"))
+    yield "files of text", read[["x"]], read["y"]
+    read = dd.read_parquet(str(folder / "*.parquet"))
+    yield "files of columns", read[["x"]], read["y"]
+    yield "files of columns, one side persisted", read.persist()[["x"]], read["y"]
+
+
+def test_dask_pairs_records_by_position_or_not_at_all(tmp_path):
+    """With y = x every pairing but the right one has a smaller sum of xy; an index never decides."""
+    dask = pytest.importorskip("dask")
+    refused = []
+    settings = {"x_bounds": (0, 1), "y_bounds": (0, 1), "epsilon": 1e9}
+    with dask.config.set(scheduler="synchronous"):
+        for name, X, y in natural_forms(tmp_path):
+            if X.npartitions != y.npartitions:
+                with pytest.raises(
+                    ValueError, match=r"must have as many partitions.* pass y as the name of its column"
+                ):
+                    regression.release(X, y, **settings, rng=np.random.default_rng(1))
+                refused.append(name)
+                continue
+            sums = regression.release(X, y, **settings, rng=np.random.default_rng(1))["sums"]
+            np.testing.assert_allclose(sums[[0, 2, 2]], sums[[1, 3, 4]], atol=1e-4, err_msg=name)
+    assert refused == ["cut differently"]
+
+
+def test_one_record_moves_the_sums_of_dask_collections_by_no_more_than_stated():
+    dd, dask = pytest.importorskip("dask.dataframe"), pytest.importorskip("dask")
+
+    def sums(tables):
+        lazy = dd.from_map(lambda i: tables[i], range(len(tables)))
+        settings = {"x_bounds": (0, 1), "y_bounds": (0, 1), "epsilon": 1e9, "rng": np.random.default_rng(1)}
+        return regression.release(lazy[["x"]].persist(), lazy["y"], **settings)
+
+    with dask.config.set(scheduler="synchronous"):
+        here = sums(pieces())
+        for row in range(5):
+            tables = pieces()
+            tables[0].loc[row, "x"] = 1 - tables[0].loc[row, "x"]
+            assert np.abs(sums(tables)["sums"] - here["sums"]).sum() <= here.sensitivity["sums"] + 1e-4
+
+
+def unequal_forms():
+    dd, da, pa = (pytest.importorskip(name) for name in ("dask.dataframe", "dask.array", "pyarrow"))
+    x, y = np.linspace(0, 1, 150), np.linspace(0, 1, 200)
+    frames = pd.DataFrame({"x": x}), pd.DataFrame({"y": y})
+    yield "arrays", x, y
+    yield "lists", x.tolist(), y.tolist()
+    yield "table and series", frames[0], frames[1]["y"]
+    yield "one frame's index within the other's", frames[0], frames[1]["y"].iloc[::-1]
+    yield "streams", iter([x[:100], x[100:]]), iter([y[:150], y[150:]])
+    yield "stream that ends with a chunk", iter([x]), iter([y[:150], y[150:]])
+    yield "arrow", pa.table({"x": x}), pa.array(y)
+    tables = [dd.from_pandas(frame, npartitions=4) for frame in frames]
+    yield "dask", tables[0], tables[1]["y"]
+    yield "dask, other partitions", tables[0], tables[1]["y"].repartition(npartitions=3)
+    yield "dask, one filtered", tables[1][tables[1]["y"] < 0.7], tables[1]["y"]
+    yield "dask arrays", da.from_array(x, chunks=50), da.from_array(y, chunks=50)
+    yield "dask arrays of unknown lengths", tables[0].to_dask_array(), tables[1].to_dask_array()
+    yield "dask and numpy", tables[0], y
+    yield "numpy and dask", x, tables[1]["y"]
+
+
+def test_unequal_lengths_are_refused_in_every_form_and_nothing_is_spent():
+    for name, X, y in unequal_forms():
+        for X_, y_ in ((X, y), (y, X)) if not hasattr(X, "__next__") else ((X, y),):
+            budget = PrivacyBudget(1.0)
+            with pytest.raises((ValueError, TypeError), match=r"must have as many|must both be Dask collections"):
+                regression.release(X_, y_, **UNIT, epsilon=1.0, budget=budget, rng=np.random.default_rng(0))
+            assert budget.remaining == 1.0, name
+
+
+def test_an_index_plays_no_part_in_the_pairing():
+    X, y = data()
+    table = pd.DataFrame(X, columns=["a", "b"])
+    expected = regression.release(table, y, **UNIT, epsilon=1.0, rng=np.random.default_rng(3))
+    shuffled = pd.Series(y, index=np.random.default_rng(4).permutation(len(y)))
+    for response in (shuffled, pd.Series(y, index=np.zeros(len(y))), pd.Series(y, index=np.arange(len(y)) + 10**6)):
+        assert regression.release(table, response, **UNIT, epsilon=1.0, rng=np.random.default_rng(3)) == expected
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bounds by name, and values beyond them
+
+
+def test_bounds_by_name_are_those_of_the_columns_in_any_order_of_either():
+    X, y = data()
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(y=y)
+    expected = regression.release(
+        X, y, x_bounds=[(-1, 3), (-1, 2)], y_bounds=(-8, 8), epsilon=1.0, rng=np.random.default_rng(3)
+    )
+    for pairs in ({"a": (-1, 3), "b": (-1, 2)}, {"b": (-1, 2), "a": (-1, 3)}):
+        made = regression.release(
+            table[["a", "y", "b"]], "y", x_bounds=pairs, y_bounds=(-8, 8), epsilon=1.0, rng=np.random.default_rng(3)
+        )
+        np.testing.assert_array_equal(made["sums"], expected["sums"])
+        assert made.bounds == expected.bounds
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("far", [np.inf, 1.7e308, 2**64, 10**400], ids=["inf", "largest", "2**64", "10**400"])
+def test_a_record_beyond_the_bounds_counts_as_the_bound_in_silence(far, intercept):
+    """Neither an error, nor a warning, nor a floating-point flag tells how far beyond it was."""
+    settings = {"x_bounds": (0, 1e-3), "y_bounds": (-1e-290, 1e-290), "intercept": intercept, "epsilon": 1.0}
+    expected = regression.release([0.0, 1e-3], [-1e-290, 1e-290], **settings, rng=np.random.default_rng(0))
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        made = regression.release([-far, far], [-far, far], **settings, rng=np.random.default_rng(0))
+    assert made == expected
 
 
 def test_one_covariate_may_be_one_dimensional():
@@ -374,13 +528,13 @@ X2, Y2 = data(n=10)
 WRONG = [
     (X2, Y2, {"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
     (X2, Y2, {"epsilon": np.nan}, ValueError, "epsilon must be finite"),
-    (X2, Y2, {"x_bounds": (1, -1)}, ValueError, "x_bounds of covariate 0 must have low < high"),
+    (X2, Y2, {"x_bounds": (1, -1)}, ValueError, "x_bounds must have low < high"),
     (
         X2,
         Y2,
-        {"x_bounds": ([0, 0, 0], [1, 1, 1])},
+        {"x_bounds": [(0, 1)] * 3},
         ValueError,
-        "x_bounds must have one bound for each of X's 2 columns",
+        "x_bounds must have one pair for each of the 2 covariates",
     ),
     (X2, Y2, {"y_bounds": "ab"}, TypeError, r"y_bounds\[0\] must be a number"),
     (X2, Y2, {"intercept": 1}, TypeError, "intercept must be True or False"),
@@ -395,8 +549,25 @@ WRONG = [
     (pd.DataFrame(X2, columns=["a", "b"]), "c", {}, ValueError, "y must be an array or the name of a column of X"),
     (X2, 5, {}, ValueError, "y must be the position of a column of X"),
     (X2[:, :1], 0, {}, ValueError, "X must have at least one covariate"),
-    (np.where(X2[3, 1] == X2, np.nan, X2), Y2, {}, ValueError, "X must be finite"),
-    (X2, np.where(Y2[3] == Y2, np.inf, Y2), {}, ValueError, "y must be finite"),
+    (np.where(X2[3, 1] == X2, np.nan, X2), Y2, {}, ValueError, "X must have no missing values"),
+    (X2, np.where(Y2[3] == Y2, np.nan, Y2), {}, ValueError, "y must have no missing values"),
+    (np.ma.masked_array(X2, mask=X2[3, 1] == X2), Y2, {}, ValueError, "X must have no missing values"),
+    ([np.ma.masked_array(X2[0], mask=[True, False]), *X2[1:]], Y2, {}, ValueError, "X must have no missing values"),
+    (X2, [None, *Y2[1:]], {}, ValueError, "y must have no missing values"),
+    (X2, ["1", *Y2[1:].tolist()], {}, TypeError, "y must be numeric"),
+    (X2, Y2, {"x_bounds": None}, TypeError, "x_bounds must be given: public bounds"),
+    (X2, Y2, {"y_bounds": None}, TypeError, "y_bounds must be given: public bounds"),
+    (X2, Y2, {"x_bounds": ([0, 0], [1, 1])}, ValueError, "x_bounds can be read in two ways"),
+    (X2, Y2, {"x_bounds": {"a": (0, 1), "b": (0, 1)}}, ValueError, "x_bounds can be a mapping only where"),
+    (
+        pd.DataFrame(X2, columns=["a", "b"]),
+        Y2,
+        {"x_bounds": {"a": (0, 1)}},
+        ValueError,
+        "x_bounds must name the columns",
+    ),
+    (X2, Y2, {"epsilon": 1e-300}, ValueError, "epsilon must lie between 1e-100 and 1e100"),
+    (X2, Y2, {"mechanism": "gaussian", "delta": 0.1, "epsilon": 1e200}, ValueError, "epsilon must lie between"),
     (X2[:0], Y2[:0], {}, ValueError, "must hold at least one record"),
     (iter([]), "y", {}, ValueError, "X must hold at least one record"),
     (np.array([["a", "b"]]), [1.0], {}, TypeError, "X must be numeric"),

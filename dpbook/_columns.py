@@ -1,0 +1,359 @@
+"""Tables of any kind read value by value, so that what becomes of one record never depends on the others.
+
+A container decides types for a whole column: one missing answer makes integers floats, one new label widens strings and
+adds a category. Here a column is a float array where its container holds nothing but real numbers, and an array of
+Python objects otherwise, and both give the same number for the same value. :class:`dpbook.Schema` and the
+partitions of chapter 2 are built on it.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import decimal
+import importlib
+import math
+import numbers
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpbook.records import _dask_partitions, _is_dask
+
+Column = NDArray[Any]  # of float64, NaN where missing; or of objects
+Named = list[tuple[Hashable, Column]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records that have a header: columns with names, or with positions alone (``named`` is then False)."""
+
+    names: tuple[Hashable, ...]
+    columns: tuple[Column, ...]
+    n: int
+    named: bool = True
+
+    @property
+    def header(self) -> tuple[Hashable, ...]:
+        """The names of the columns."""
+        return self.names
+
+    def take(self, rows: NDArray[np.int64]) -> Named:
+        """Return some records, as named columns of their own."""
+        return [(name, column[rows]) for name, column in zip(self.names, self.columns, strict=True)]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Records without a header: a list of mappings, sequences or plain values, each with a form of its own."""
+
+    rows: Sequence[Any]
+
+    @property
+    def n(self) -> int:
+        """How many records."""
+        return len(self.rows)
+
+    @property
+    def header(self) -> tuple[Hashable, ...]:
+        """The names, or positions, that the first record has."""
+        return tuple(name for name, _ in row_items(self.rows[0])) if self.rows else ()
+
+    def take(self, rows: NDArray[np.int64]) -> Named:
+        """Return some records as columns: those that the chosen records name, in the order in which they do."""
+        records = [dict(row_items(self.rows[place])) for place in rows]
+        names = dict.fromkeys(name for record in records for name in record)
+        return [(name, objects([record.get(name) for record in records])) for name in names]
+
+
+def pieces_of(data: Any, name: str = "data") -> Iterator[Table | Rows]:
+    """Yield the records in any accepted form, piece by piece; raise, by the form alone, on what is no table."""
+    if _is_dask(data):
+        dask: Any = importlib.import_module("dask")
+        for part in dask.compute(*_dask_partitions(data, None, name)):
+            yield from pieces_of(part, name)
+    elif isinstance(data, Iterator) or is_list_of_tables(data):
+        for chunk in data:
+            yield from pieces_of(chunk, name)
+    else:
+        yield _piece(data, name)
+
+
+def is_list_of_tables(data: Any) -> bool:
+    """Say whether this is a list of chunks, such as Arrow batches, rather than a list of records."""
+    return isinstance(data, (list, tuple)) and bool(data) and _is_table(data[0])
+
+
+def _is_table(data: Any) -> bool:
+    if isinstance(data, (pd.Series, pd.Index)):  # a record of a list may be a Series
+        return False
+    return isinstance(data, pd.DataFrame) or hasattr(data, "__arrow_c_stream__") or _is_arrow_table(data)
+
+
+def _is_arrow_table(data: Any) -> bool:
+    return _is_arrow(data) and hasattr(data, "column_names") and hasattr(data, "column")
+
+
+def _is_arrow(data: Any) -> bool:
+    return type(data).__module__.split(".")[0] == "pyarrow"
+
+
+def _piece(data: Any, name: str) -> Table | Rows:
+    if isinstance(data, pd.DataFrame):
+        columns = tuple(column_of(data.iloc[:, j]) for j in range(data.shape[1]))
+        return Table(tuple(data.columns), columns, len(data))
+    if isinstance(data, pd.Series):
+        label = 0 if data.name is None else data.name
+        return Table((label,), (column_of(data),), len(data), named=data.name is not None)
+    if not _is_arrow(data) and hasattr(data, "__arrow_c_stream__"):  # polars and others
+        data = importlib.import_module("pyarrow").table(data)
+    if _is_arrow_table(data):
+        names = tuple(data.column_names)
+        return Table(names, tuple(column_of(data.column(j)) for j in range(len(names))), data.num_rows)
+    if _is_arrow(data) and hasattr(data, "to_pylist"):
+        return Table((0,), (column_of(data),), len(data), named=False)
+    if isinstance(data, Mapping):
+        return _of_columns(data, name)
+    if isinstance(data, np.ndarray):
+        return _of_array(data, name)
+    if isinstance(data, (list, tuple)):
+        return Rows(data)
+    if hasattr(data, "to_pandas"):
+        return _piece(data.to_pandas(), name)
+    raise TypeError(
+        f"{name} must be a table (pandas, Arrow, a mapping of columns, a structured array), an array or a list with "
+        f"one row per record, an iterator of such chunks or a Dask collection; got {type(data).__name__}"
+    )
+
+
+def _of_columns(data: Mapping[Any, Any], name: str) -> Table:
+    columns = tuple(column_of(values) for values in data.values())
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1:
+        raise ValueError(f"{name} must, as a mapping, have columns of one length, got lengths {sorted(lengths)}")
+    return Table(tuple(data), columns, lengths.pop())
+
+
+def _of_array(data: NDArray[Any], name: str) -> Table:
+    if data.dtype.names is not None and data.ndim == 1:
+        return Table(data.dtype.names, tuple(column_of(data[each]) for each in data.dtype.names), len(data))
+    if data.ndim not in (1, 2):
+        raise ValueError(f"{name} must have 1 or 2 dimensions, one row per record, got shape {data.shape}")
+    columns = [data] if data.ndim == 1 else [data[:, j] for j in range(data.shape[1])]
+    return Table(tuple(range(len(columns))), tuple(map(column_of, columns)), len(data), named=False)
+
+
+def row_items(row: Any) -> list[tuple[Hashable, Any]]:
+    """Return what one record of a list says, by name or, where it has no names, by position."""
+    if isinstance(row, (Mapping, pd.Series)):
+        return list(row.items())
+    if isinstance(row, np.void) and row.dtype.names is not None:
+        return [(name, row[name]) for name in row.dtype.names]
+    if isinstance(row, np.ndarray) and row.ndim:
+        return list(enumerate(row))
+    if isinstance(row, tuple) and hasattr(row, "_fields"):
+        return list(zip(row._fields, row, strict=True))
+    if isinstance(row, (list, tuple)):
+        return list(enumerate(row))
+    return [(0, row)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Columns
+
+
+def objects(values: Iterable[Any]) -> Column:
+    """Return values as an array of objects, each as it is."""
+    known = list(values)
+    return np.fromiter(known, dtype=object, count=len(known))
+
+
+def column_of(values: Any) -> Column:
+    """Return a column of any container: floats, NaN where missing, if it holds numbers alone; else objects."""
+    if isinstance(values, np.ma.MaskedArray):
+        column = column_of(np.ma.getdata(values)).copy()
+        column[np.ma.getmaskarray(values)] = np.nan  # what a mask hides is no datum
+        return column
+    if isinstance(values, np.ndarray):
+        return _of_numpy(values)
+    if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
+        return _of_pandas(pd.Series(values))
+    if _is_arrow(values) and hasattr(values, "to_pylist"):
+        return _of_arrow(values)
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"a column must be an array or a list of values, got {type(values).__name__}")
+    return objects(values)
+
+
+def _of_numpy(values: NDArray[Any]) -> Column:
+    if values.ndim != 1:
+        raise ValueError(f"a column must have one dimension, got shape {values.shape}")
+    if values.dtype.kind in "biuf":
+        with np.errstate(over="ignore"):  # a number beyond the largest float is infinite
+            return values.astype(np.float64)
+    if values.dtype.kind in "mM":  # NumPy's own objects for nanoseconds would be whole numbers
+        return objects(_moment(value) for value in values)
+    return values if values.dtype == object else objects(values.tolist())
+
+
+def _of_pandas(series: pd.Series[Any]) -> Column:
+    kind = series.dtype
+    if isinstance(kind, np.dtype):
+        return _of_numpy(series.to_numpy())
+    if isinstance(kind, pd.CategoricalDtype):
+        labels = column_of(kind.categories)
+        if labels.dtype == object:
+            return np.append(labels, objects([None]))[series.cat.codes.to_numpy()]  # the code -1 is missing
+        return np.append(labels, np.nan)[series.cat.codes.to_numpy()]
+    if isinstance(kind, pd.SparseDtype):
+        return column_of(np.asarray(series))
+    if isinstance(kind, pd.ArrowDtype):
+        return _of_arrow(importlib.import_module("pyarrow").array(series.array))
+    if pd.api.types.is_bool_dtype(kind) or pd.api.types.is_numeric_dtype(kind):
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    return series.astype(object).to_numpy()
+
+
+def _of_arrow(values: Any) -> Column:
+    types: Any = importlib.import_module("pyarrow").types
+    kind = values.type
+    if types.is_dictionary(kind):
+        return _of_arrow(_joined(values).dictionary_decode())
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        values = values.cast("uint8") if types.is_boolean(kind) else values
+        return np.asarray(_joined(values).to_numpy(zero_copy_only=False), dtype=np.float64)
+    if types.is_string(kind) or types.is_large_string(kind):
+        return np.asarray(_joined(values).to_numpy(zero_copy_only=False), dtype=object)
+    try:
+        return objects(values.to_pylist())
+    except (ValueError, OverflowError, TypeError):  # a moment that Python cannot express must not fail the others
+        return objects(_value(each) for each in values)
+
+
+def _joined(values: Any) -> Any:
+    return values.combine_chunks() if hasattr(values, "combine_chunks") else values  # several chunks, or one array
+
+
+def _value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except Exception:  # the value is then missing
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Values
+
+
+def number_of(value: Any) -> float | None:
+    """Return a real number as a float, NaN for a missing value, and None for what is no number, such as text.
+
+    Truth values are 0 and 1, and a number beyond the largest float is infinite: what a NumPy array would make of them.
+    """
+    if type(value) is float:
+        return value
+    if type(value) is str:
+        return None
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return number_of(value[()])
+    if isinstance(value, (complex, np.complexfloating)):
+        return float(value.real) if value.imag == 0 else None
+    if isinstance(value, (np.datetime64, np.timedelta64)):  # the latter is an integer to Python
+        return None
+    if isinstance(value, (numbers.Real, np.bool_, decimal.Decimal)):
+        return _as_float(value)
+    return None
+
+
+def _as_float(value: Any) -> float | None:
+    try:
+        with np.errstate(over="ignore"):
+            return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except ValueError:  # a signalling NaN
+        return math.nan
+    except Exception:  # a class that claims to be a number
+        return None
+
+
+def is_missing(value: Any) -> bool:
+    """Say whether a value is none: None, a masked entry, NaN, NaT or NA."""
+    if value is None or value is pd.NA or value is pd.NaT or value is np.ma.masked:
+        return True
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+
+
+def numbers_of(column: Column) -> NDArray[np.float64]:
+    """Return the numbers of a column, NaN where a value is missing or no number."""
+    if column.dtype != object:
+        return column
+    found = (number_of(value) for value in column)
+    return np.array([math.nan if each is None else each for each in found], dtype=np.float64)
+
+
+def own_column(parts: Sequence[Column]) -> Column:
+    """Return one column of the records given: float64 where all values are numbers or missing, else objects."""
+    if all(part.dtype != object for part in parts):
+        return np.concatenate(parts)
+    values = [value for part in parts for value in part.tolist()]
+    found = [number_of(value) for value in values]
+    if None not in found:
+        return np.array(found, dtype=np.float64)
+    return objects(plain(value) if number is None else number for value, number in zip(values, found, strict=True))
+
+
+def plain(value: Any) -> Any:
+    """Return a value that is no number in a form that depends on itself alone and shares nothing that can change."""
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, (datetime.datetime, datetime.timedelta, np.datetime64, np.timedelta64)):
+        return _moment(value)
+    if type(value) is datetime.date:
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # what cannot be copied cannot be handed on
+        return math.nan
+
+
+def _moment(value: Any) -> Any:
+    """Return a moment or a duration in microseconds, in UTC where it has a zone: units belong to whole columns."""
+    try:
+        if isinstance(value, (datetime.timedelta, np.timedelta64)):
+            return pd.Timedelta(value).as_unit("us")
+        moment: Any = pd.Timestamp(value)
+        moment = math.nan if moment is pd.NaT else moment.as_unit("us")
+        return moment.tz_convert("UTC") if getattr(moment, "tz", None) is not None else moment
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def own_frame(parts: Sequence[Named], sizes: Sequence[int]) -> pd.DataFrame:
+    """Return a data frame built from some records alone: its columns, their order, types and index are theirs."""
+    columns: dict[tuple[Hashable, int], dict[int, Column]] = {}
+    for place, part in enumerate(parts):
+        seen: dict[Hashable, int] = {}
+        for name, column in part:  # a header may hold a name twice
+            seen[name] = seen.get(name, 0) + 1
+            columns.setdefault((name, seen[name]), {})[place] = column
+    total = [np.full(size, np.nan) for size in sizes]  # for records that do not have a column
+    made = [own_column([by.get(place, empty) for place, empty in enumerate(total)]) for by in columns.values()]
+    names = [name for name, _ in columns]
+    frame = pd.DataFrame(
+        {j: pd.Series(column, dtype=column.dtype) for j, column in enumerate(made)}, index=pd.RangeIndex(sum(sizes))
+    )
+    frame.columns = pd.RangeIndex(len(names)) if names == list(range(len(names))) else pd.Index(names)
+    return frame
