@@ -127,6 +127,8 @@ def run_neighbour(attack: Attack, first: Run) -> Run:
     """Run on the neighbour, repeating the outputs; everything published must be the same."""
     second = attack.result(attack.case.neighbour, replay=first.looks)
     _same_public(first, second)
+    if first.told != second.told:
+        raise Broken(f"warnings depend on a record: {first.told} and {second.told}")
     return second
 
 

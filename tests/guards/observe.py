@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import inspect
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,7 @@ class Run:
     spans: list[tuple[float, float]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     charges: list[tuple[float, float]] = field(default_factory=list)
+    told: list[tuple[str, str]] = field(default_factory=list)  # warnings: their kinds and their words
     result: Any = None
     error: BaseException | None = None
 
@@ -355,14 +357,17 @@ def observe(
     if budget is not None:
         options["budget"] = Ledger(*budget, watch.run)
     _NOW.append(watch)
-    try:
-        watch.run.result = call(**options)
-    except Broken:
-        raise
-    except Exception as error:
-        watch.run.error = error
-    finally:
-        _NOW.pop()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            watch.run.result = call(**options)
+        except Broken:
+            raise
+        except Exception as error:
+            watch.run.error = error
+        finally:
+            _NOW.pop()
+    watch.run.told = [(each.category.__name__, str(each.message)) for each in told]
     return watch.run
 
 

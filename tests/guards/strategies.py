@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 Factory = Callable[[], Any]
 Box = tuple[float, float]
 
-epsilons = st.sampled_from([0.01, 0.25, 1.0, 3.0, 10.0])
+epsilons = st.one_of(st.sampled_from([0.01, 0.25, 1.0, 3.0, 10.0]), st.floats(0.01, 10.0))
 deltas = st.sampled_from([1e-9, 1e-5, 0.01])
 
 
