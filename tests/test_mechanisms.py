@@ -432,6 +432,12 @@ BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("quantile-grid", lambda **k: untyped.private_quantile([1], 0.5, bounds=(0, 1), epsilon=1, grid=1, **k), "grid"),
     ("response-code", lambda **k: untyped.randomized_response([0, 2], epsilon=1, **k), "answers"),
     ("response-negative", lambda **k: untyped.randomized_response([-1], epsilon=1, **k), "answers"),
+    ("exponential-set", lambda **k: untyped.exponential({1, 2}, [1, 2], sensitivity=1, epsilon=1, **k), "candidates"),
+    (
+        "exponential-mapping",
+        lambda **k: untyped.exponential({1: 0, 2: 0}, [1, 2], sensitivity=1, epsilon=1, **k),
+        "candidates",
+    ),
     ("response-mask", lambda **k: untyped.randomized_response(HIDDEN, epsilon=1, **k), "answers"),
     ("response-masked-list", lambda **k: untyped.randomized_response([np.ma.masked, 1], epsilon=1, **k), "answers"),
     ("response-large", lambda **k: untyped.randomized_response([1, 10**400], epsilon=1, **k), "answers"),
