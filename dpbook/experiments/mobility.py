@@ -285,7 +285,7 @@ def learn(
     settings : mapping, optional
         Of noisy gradients: ``learning_rate``, ``clip``, ``sampling``, ``steps``.
     ridge : float, optional
-        Of naive fits; by default the source's 1e-4.
+        Of naive fits; by default 1e-4, tiny on purpose. The source says that it must be tuned and gives no number.
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """The tables of chapter 6 that take longer than a notebook should: the ledger of claims, and prices of privacy.
 
-Nothing here is random: every entry is computed from exact profiles, so ``trials`` and ``seed`` change nothing. Each
-study is a function that returns a table, and a command, ``python -m dpbook.experiments.theory_study NAME``.
+All but the searches for counterexamples are deterministic: every entry is computed from exact profiles, and ``trials``
+and ``seed`` change nothing. Each study is a function that returns a table, and a command,
+``python -m dpbook.experiments.theory_study NAME``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dpbook import theory
 from dpbook.experiments._studies import Study, load_table, results_of, run_command
 from dpbook.theory import BetaBernoulli, NormalKnownVariance
 
-__all__ = ["RESULTS", "STUDIES", "comparison", "decisions", "ledger", "load", "looseness", "main"]
+__all__ = ["RESULTS", "STUDIES", "attacks", "comparison", "decisions", "ledger", "load", "looseness", "main"]
 
 RESULTS = results_of("theory")
 SIZES = (100, 1000, 10_000, 100_000)
@@ -43,11 +44,54 @@ def ledger(*, trials: int = 1, seed: int = 0) -> pd.DataFrame:
     --------
     >>> from dpbook.experiments.theory_study import load
     >>> sorted(load("ledger")["verdict"].unique())
-    ['fails', 'fails as printed', 'holds', 'holds with a condition']
+    ['fails', 'fails as printed', 'not refuted', 'proved', 'proved with a condition']
 
     Explained in :doc:`/book/theory/ledger-of-claims`.
     """
     return theory.claims_table()
+
+
+def attacks(*, trials: int = 0, seed: int = 0, progress: bool = False) -> pd.DataFrame:
+    """Search for a counterexample to every claim that can be attacked.
+
+    Parameters
+    ----------
+    trials : int, default 0
+        How many starts each search has; 0 for the attack's own number.
+    seed : int, default 0
+        Of the searches.
+    progress : bool, default False
+        Show a progress bar.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns claim, searched (the ranges), seed, evaluations, worst (the largest logarithm of what is true over what
+        is claimed), refuted and at (where).
+
+    Examples
+    --------
+    >>> from dpbook.experiments.theory_study import load
+    >>> load("attacks").query("refuted")["claim"].tolist()
+    ['coins-IV-without-epsilon']
+
+    Explained in :doc:`/book/theory/ledger-of-claims`.
+    """
+    rows = []
+    for name, one in tqdm(theory.attacks.items(), disable=not progress):
+        found = theory.attack(name, starts=trials or None, seed=seed)
+        rows.append(
+            {
+                "claim": name,
+                "searched": one.over,
+                "seed": seed,
+                "evaluations": found.evaluations,
+                "worst": found.worst,
+                "refuted": found.refuted,
+                "at": ", ".join(f"{key} = {value:.4g}" for key, value in found.at.items()),
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def comparison(*, trials: int = 1, seed: int = 0, progress: bool = False) -> pd.DataFrame:
@@ -179,6 +223,7 @@ def looseness(*, trials: int = 1, seed: int = 0, progress: bool = False) -> pd.D
 
 STUDIES: Mapping[str, Study] = {
     "ledger": ledger,
+    "attacks": attacks,
     "comparison": comparison,
     "decisions": decisions,
     "looseness": looseness,

@@ -86,7 +86,7 @@ def fit(
         Of the method; one that it does not take is refused.
 
         - ``ridge`` (``"naive"``, ``"cgm"``): subtract ``ridge`` times the sum of squared log-potentials from the log
-          likelihood. For ``"naive"`` 1e-4 by default, the source's "arbitrarily small" one. For ``"cgm"`` it
+          likelihood. For ``"naive"`` 1e-4 by default, tiny on purpose; it should be tuned. For ``"cgm"`` it
           regularises the start, and is by default 1/2 + 2 b² cells / n: a prior of variance 1, and the noise variance
           2b² beside a cell's count of n / cells.
         - ``project`` (``"naive"``, default True): whether to project the tables on the simplex first; False shows what

@@ -105,6 +105,7 @@ def centred_bounds(
     low, high = interval("public_range", public_range)
     epsilon = positive("epsilon", epsilon)
     rng = seeded_generator(rng)
+    noise.require_choice(1.0, epsilon, rng)
     starts, widths, rewards = _candidates(low, high, resolution)
     charge(budget, epsilon, 0.0, label="centred bounds")
     inside = np.sort(np.clip(numbers[~np.isnan(numbers)], low, high))

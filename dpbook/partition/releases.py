@@ -145,21 +145,20 @@ def release_probability(
     cutoffs = _points("cutoff", cutoff)
     epsilon, p_min = _epsilon(epsilon), fraction("p_min", p_min)
     dry_run, rng = flag("dry_run", dry_run), seeded_generator(rng)
+    size, largest = cutoffs.size, 1.0 if method == "normality" else -2 * math.log(p_min)
+    unit, bound = grid_unit(largest), bounded_sum(np.zeros(size), np.full(size, largest))
+    if method != "normality":  # probabilities end at 0 and 1, which are on the grid
+        bound = rounded(bound, size, unit)
+    noise.require_laplace_on_sum(unit, bound, epsilon, rng)
     split = _Split.read(data, posterior, "probability", partitions, n, rng, schema=schema)
     if dry_run and (budget is None or budget.can_spend(epsilon)):
         _rehearse(split, "probability", cutoffs.ravel())
     charge(budget, epsilon, 0.0, label=f"posterior probability ({method})")
     p = split.probabilities(cutoffs.ravel())
-    size = cutoffs.size
-    if method == "normality":
-        unit, bound = grid_unit(1.0), bounded_sum(np.zeros(size), np.ones(size))
-        total = exact_sum(p, _as_they_are, unit=unit)
-    else:
-        largest = -2 * math.log(p_min)
-        unit = grid_unit(largest)
-        bound = rounded(bounded_sum(np.zeros(size), np.full(size, largest)), size, unit)
+    if method != "normality":
         with np.errstate(divide="ignore"):
-            total = exact_sum(np.minimum(-2 * np.log(p), largest), _as_they_are, unit=unit)
+            p = np.minimum(-2 * np.log(p), largest)
+    total = exact_sum(p, _as_they_are, unit=unit)
     noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
     name, divisor = ("mean", split.partitions) if method == "normality" else ("sum", 1)
     settings: dict[str, Any] = {"method": method, "partitions": split.partitions, "cutoff": cutoffs.tolist()}
@@ -261,6 +260,9 @@ def release_quantile(
     count = integer("partitions", partitions, least=2)
     spent = search.spends(epsilon, count, split)
     dry_run, rng = flag("dry_run", dry_run), seeded_generator(rng)
+    size = points.size
+    # Whatever the bounds turn out to be, the noise spans as many steps of their grid as for a half-width of 1.
+    noise.require_laplace_on_sum(grid_unit(1.0), _two_sided(1.0, size), epsilon - spent, rng)
     parts = _Split.read(data, posterior, "quantile", partitions, n, rng, schema=schema)
     if dry_run and (budget is None or budget.can_spend(epsilon)):
         _rehearse(parts, "quantile", points.ravel())
@@ -270,9 +272,7 @@ def release_quantile(
     low, high = search.find(middle, spent, rng)
     centre, half = (low + high) / 2, (high - low) / 2
     inside = np.nan_to_num(np.clip(q - centre, -half, half), nan=0.0)
-    unit = grid_unit(half)
-    size = points.size
-    bound = rounded(bounded_sum(np.full(size, -half), np.full(size, half)), size, unit)
+    unit, bound = grid_unit(half), _two_sided(half, size)
     noisy, scale = noise.add_laplace_to_sum(exact_sum(inside, _as_they_are, unit=unit), bound, epsilon - spent, rng)
     values = {"quantile": (centre + noisy / count).reshape(points.shape)}
     scales, sensitivities = {"quantile": scale / count}, {"quantile": bound / count}
@@ -638,6 +638,11 @@ def preview_quantile(
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The parts of a release
+
+
+def _two_sided(half: float, size: int) -> float:
+    """Return the sensitivity of ``size`` sums of values in [-half, half], each rounded to the grid."""
+    return rounded(bounded_sum(np.full(size, -half), np.full(size, half)), size, grid_unit(half))
 
 
 def _epsilon(value: float) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpbook import noise
 from dpbook._validation import column_labels, flag, integer, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.mechanisms import _noise_arguments, gaussian_scale
+from dpbook.mechanisms import gaussian_scale
 from dpbook.records import as_chunks, exact_sum, grid_unit, side_by_side
 from dpbook.regression.coordinates import Coordinates, column_bounds, covariate_bounds
 from dpbook.regression.moments import from_normal, record_moments
@@ -121,13 +121,13 @@ def release(
     layout = _layout_of(len(total.totals), intercept, moments)
     inside = box.coordinates(layout.d)
     bound = _sensitivity(inside, moments, 1 if mechanism == "laplace" else 2, len(total.totals))
-    _noise_arguments(bound, epsilon)
     scale = 0.0
-    if mechanism == "gaussian":
-        # Without an intercept nothing is centred: narrow bounds far from zero then span few steps of the grid.
-        scale = gaussian_scale(
-            sensitivity=bound, epsilon=epsilon, delta=delta, unit=_UNIT, statistics=len(total.totals)
-        )
+    if mechanism == "laplace":
+        noise.require_laplace_on_sum(_UNIT, bound, epsilon, rng)
+    else:  # without an intercept nothing is centred: narrow bounds may span few steps of the grid
+        size = len(total.totals)
+        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=_UNIT, statistics=size)
+        noise.require_gaussian_on_sum(_UNIT, scale)
     charge(budget, epsilon, delta, label=MODEL)
     if mechanism == "laplace":
         noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)

@@ -4,6 +4,7 @@ For two models, coins (:class:`BetaBernoulli`) and bells (:class:`NormalKnownVar
 :func:`privacy_profile` computes the exact delta at every epsilon over the worst neighbours (replace-one, n public).
 """
 
+from dpbook.theory.adversary import Attack, Attacked, attack, attacks
 from dpbook.theory.comparisons import (
     ExponentialView,
     compare_with_noise,
@@ -36,6 +37,8 @@ from dpbook.theory.profiles import (
 
 __all__ = [
     "RELEASE_TYPES",
+    "Attack",
+    "Attacked",
     "BetaBernoulli",
     "Claim",
     "Constant",
@@ -44,6 +47,8 @@ __all__ = [
     "Finding",
     "NormalKnownVariance",
     "WorstPair",
+    "attack",
+    "attacks",
     "claim",
     "claims",
     "claims_table",

@@ -2,7 +2,10 @@
 
 A claim "there is a c such that the release is private if x ≥ c y" is judged by the smallest c that works: at each point
 of a stated grid the smallest sufficient x is computed from exact profiles and divided by y. Other claims have a check
-of their own. Neighbours are replace-one, n public. The chapter's table is rendered from :func:`claims_table`.
+of their own. A check computes numbers, and numbers prove nothing that is said of all cases: a claim is called proved
+only where the book has a proof, which it names, and otherwise not refuted, by a search that
+:mod:`dpbook.theory.adversary` describes. Neighbours are replace-one, n public. The chapter's table is rendered from
+:func:`claims_table`.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import pandas as pd
 from scipy import optimize
 
 from dpbook.theory._draws import log_gaussian_delta
+from dpbook.theory.adversary import attack, attacks
 from dpbook.theory.comparisons import equal_information, exponential_view
 from dpbook.theory.inverse import prior_for, smallest_n
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
@@ -26,7 +30,8 @@ from dpbook.theory.profiles import epsilon_for, privacy_profile
 __all__ = ["Claim", "Constant", "Finding", "claim", "claims", "claims_table", "smallest_constant"]
 
 Point = Mapping[str, Any]
-VERDICTS = ("holds", "holds with a condition", "fails as printed", "fails")
+_SHORT = 100  # starts of a search that a check runs
+VERDICTS = ("proved", "proved with a condition", "not refuted", "fails as printed", "fails")
 
 
 class Finding(NamedTuple):
@@ -35,7 +40,8 @@ class Finding(NamedTuple):
     Attributes
     ----------
     verdict : str
-        ``"holds"``, ``"holds with a condition"``, ``"fails as printed"`` (a mended form holds) or ``"fails"``.
+        ``"proved"``, ``"proved with a condition"``, ``"not refuted"``, ``"fails as printed"`` (a mended form holds) or
+        ``"fails"``.
     evidence : str
         One sentence with the numbers.
     counterexample : str
@@ -45,7 +51,7 @@ class Finding(NamedTuple):
     --------
     >>> from dpbook import theory
     >>> theory.claim("coins-II-not-pure").check().verdict
-    'holds'
+    'proved'
 
     Explained in :doc:`/book/theory/ledger-of-claims`.
     """
@@ -93,7 +99,7 @@ class Claim:
     condition : str
         What our verdict assumes; empty where nothing is added.
     verdict : str
-        ``"holds"``, ``"holds with a condition"``, ``"fails as printed"`` or ``"fails"``.
+        As in :class:`Finding`.
     test : callable
         Computes a :class:`Finding`.
     ratio : callable, optional
@@ -102,13 +108,15 @@ class Claim:
         The values at which the constant is searched.
     largest : bool
         Whether the claim restricts from above (``x ≤ c y``), so that the constant is the largest that works.
+    proof : tuple of str
+        Labels of the theorems that prove it, as they stand in the book; empty where there is none.
 
     Examples
     --------
     >>> from dpbook import theory
     >>> one = theory.claim("coins-IV-pure-kept")
-    >>> one.verdict, one.check().verdict
-    ('holds', 'holds')
+    >>> one.verdict, one.check().verdict, one.proof
+    ('proved', 'proved', ('thm-coins-pure',))
 
     Explained in :doc:`/book/theory/ledger-of-claims`.
     """
@@ -122,10 +130,13 @@ class Claim:
     ratio: Callable[[Point], float] | None = field(default=None, repr=False)
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False)
     largest: bool = False
+    proof: tuple[str, ...] = ()
 
     def check(self) -> Finding:
-        """Compute the verdict anew from exact profiles."""
-        return self.test()
+        """Compute the verdict anew from exact profiles; what holds is proved only if there is a proof."""
+        found = self.test()
+        words = "proved" if self.proof else "not refuted"
+        return found._replace(verdict=found.verdict.replace("holds", words))
 
 
 def _points(grid: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:
@@ -230,11 +241,17 @@ def _coins_synthetic(point: Point) -> float:
     return _over(_alpha("synthetic-bayes", n, epsilon, delta, m=m), math.log(1 / delta) / epsilon**2)
 
 
-def _coins_synthetic_mended(point: Point) -> float:
-    n, epsilon, delta, c1 = point["n"], point["epsilon"], point["delta"], point["c1"]
-    u = epsilon / c1
-    rate = c1 * ((1 + u) * math.log1p(u) - u)
-    return _over(_alpha("synthetic-bayes", n, epsilon, delta, m=round(c1 * n)), math.log(1 / delta) / rate)
+def _coins_synthetic_mended(extra: float) -> Callable[[Point], float]:
+    """Return the ratio to (ln(1/δ) + extra ε)/(c₁ h(ε/c₁)): the theorem has 1 for extra, and 0 is false."""
+
+    def ratio(point: Point) -> float:
+        n, epsilon, delta, c1 = point["n"], point["epsilon"], point["delta"], point["c1"]
+        u = epsilon / c1
+        rate = c1 * ((1 + u) * math.log1p(u) - u)
+        needed = _alpha("synthetic-bayes", n, epsilon, delta, m=round(c1 * n))
+        return _over(needed, (math.log(1 / delta) + extra * epsilon) / rate)
+
+    return ratio
 
 
 def _gaussian_shift(epsilon: float, delta: float) -> float:
@@ -432,6 +449,31 @@ def _clamped_point() -> Finding:
     )
 
 
+def _without_epsilon() -> Finding:
+    """Check the counterexample: what the condition allows at c₁ = 20, ε = 8, δ = .1 has δ = .145."""
+    c1, epsilon, delta, n = 20.0, 8.0, 0.1, 2000
+    u = epsilon / c1
+    alpha = math.log(1 / delta) / (c1 * ((1 + u) * math.log1p(u) - u))
+    found = privacy_profile("synthetic-bayes", BetaBernoulli(alpha, alpha), n, m=round(c1 * n), epsilon=epsilon)
+    limit = math.exp(float(log_gaussian_delta(8 / math.sqrt(2 * math.log(100)), 8.0)))
+    return Finding(
+        "fails" if found > delta and limit > 0.01 else "holds",
+        f"as c₁ grows it allows a Gaussian mechanism that at ε = 8 has δ = {limit:.3f} where 0.01 is claimed",
+        f"c₁ = {c1:g}, ε = {epsilon:g}, δ = {delta:g}: α = β = {alpha:.4f} is allowed, and n = {n} has δ = {found:.3f}",
+    )
+
+
+def _attacked(name: str) -> Finding:
+    """Check a claim by a short search; the committed one is longer."""
+    found = attack(name, starts=_SHORT, steps=20)
+    where = _show({key: float(f"{value:.3g}") for key, value in found.at.items()})
+    return Finding(
+        "fails" if found.refuted else "holds",
+        f"no violation among {found.evaluations} points of a short search over {attacks[name].over}",
+        f"violated at {where}" if found.refuted else "",
+    )
+
+
 def _linear_ratio() -> Finding:
     z = np.linspace(-12, 12, 9)
     model = NormalKnownVariance(1, 0, 1, 5)
@@ -539,16 +581,18 @@ claims: tuple[Claim, ...] = (
         _ZHENG,
         "I: releasing the most likely parameter is never differentially private.",
         "",
-        "holds",
+        "proved",
         _estimate,
+        proof=("thm-four-ways-to-release-deterministic",),
     ),
     Claim(
         "coins-II-not-pure",
         _ZHENG,
         r"Coins, II: a posterior draw is not $\varepsilon$-DP.",
         "",
-        "holds",
+        "proved",
         lambda: _unbounded_loss("sample", BetaBernoulli(2, 2)),
+        proof=("thm-coins-draw",),
     ),
     Claim(
         "coins-picture",
@@ -573,92 +617,102 @@ claims: tuple[Claim, ...] = (
         "this book",
         r"Coins, II: $(\varepsilon, \delta)$-DP if $\alpha, \beta \ge \ln(1/\delta)/(2\ln\cosh(\varepsilon/2))$.",
         "",
-        "holds",
+        "proved",
         lambda: _at_most_one("coins-II-mended"),
         _coins_draw_mended,
         {"n": (1, 100, 10**6), "epsilon": (0.1, 1.0, 10.0), "delta": (0.3, 1e-2, 1e-6, 1e-250)},
+        proof=("thm-coins-sufficient",),
     ),
     Claim(
         "coins-key-point",
         _ZHENG,
         r"Coins, II: the loss is at most $\varepsilon$ as long as $\theta$ is close to its expectation.",
         "",
-        "holds",
+        "proved",
         _far_from_expectation,
+        proof=("thm-coins-draw",),
     ),
     Claim(
         "coins-imaginary-records",
         _ZHENG,
         r"A $\mathrm{Beta}(\alpha, \beta)$ prior is worth $\alpha - 1$ ones and $\beta - 1$ zeros.",
         "for the mode",
-        "holds with a condition",
+        "proved with a condition",
         _imaginary_records,
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-III-pure-mode",
         _ZHENG,
         r"Coins, III: $\varepsilon$-DP if $\alpha, \beta \ge cm/\varepsilon$ (most likely value).",
         r"$\alpha, \beta > 1$ and $\varepsilon \le m$",
-        "holds with a condition",
+        "proved with a condition",
         _with_constant("coins-III-pure-mode", "condition", _mode_exceptions),
         _coins_pure("synthetic-plugin", estimator="mode"),
         {"m": (1, 10, 1000), "epsilon": (0.01, 0.1, 0.5, 1.0)},
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-III-pure-mean",
         _ZHENG,
         r"Coins, III: $\varepsilon$-DP if $\alpha, \beta \ge cm/\varepsilon$ (posterior mean).",
         "with the mean for the mode",
-        "holds",
+        "proved",
         lambda: _at_most_one("coins-III-pure-mean"),
         _coins_pure("synthetic-plugin", estimator="mean"),
         {"m": (1, 10, 1000), "epsilon": (0.01, 0.1, 1.0, 10.0, 100.0)},
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-IV-pure-kept",
         _ZHENG,
         r"Coins, IV, one draw: $\varepsilon$-DP if $\alpha, \beta \ge cm/\varepsilon$.",
         "",
-        "holds",
+        "proved",
         lambda: _at_most_one("coins-IV-pure-kept"),
         _coins_pure("synthetic-bayes", redraw=False),
         {"m": (1, 10, 1000), "epsilon": (0.01, 0.1, 1.0, 10.0, 100.0)},
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-IV-pure-redrawn",
         _ZHENG,
         r"Coins, IV, redrawn: $\varepsilon$-DP if $\alpha, \beta \ge cm/\varepsilon$.",
         "",
-        "holds",
+        "proved",
         lambda: _at_most_one("coins-IV-pure-redrawn"),
         _coins_pure("synthetic-bayes"),
         {"m": (1, 10, 1000), "epsilon": (0.01, 0.1, 1.0, 10.0, 100.0)},
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-IV-pure-some-draws",
         _ZHENG,
         r"Coins, IV, $k$ draws with $m/k$ records each: $\varepsilon$-DP if $\alpha, \beta \ge cm/\varepsilon$.",
         "",
-        "holds",
+        "proved",
         lambda: _at_most_one("coins-IV-pure-some-draws"),
         _coins_pure("synthetic-bayes", redraw="half"),
         {"m": (4, 10, 1000), "epsilon": (0.01, 0.1, 1.0, 10.0, 100.0)},
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-IV-lower-bound",
         _ZHENG,
         r"Coins, IV, one draw: $\alpha, \beta \ge cm/\varepsilon$ is also necessary.",
         r"$\varepsilon \le 1$",
-        "holds with a condition",
+        "proved with a condition",
         _lower_bound,
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-IV-lower-bound-redrawn",
         "this book",
         r"Coins, IV, redrawn: for $\varepsilon \le 1$ it is necessary too.",
         "",
-        "holds",
+        "proved",
         _redrawn_lower_bound,
+        proof=("thm-coins-pure",),
     ),
     Claim(
         "coins-IV-approximate",
@@ -666,48 +720,88 @@ claims: tuple[Claim, ...] = (
         r"Coins, IV, redrawn, $c_1 n$ records, large $n$: $(\varepsilon, \delta)$-DP if "
         r"$\alpha, \beta \ge c\,\varepsilon^{-2}\ln(1/\delta)$.",
         r"$\varepsilon \le 1$; $c$ depends on $c_1$",
-        "holds",
+        "proved",
         _with_constant("coins-IV-approximate"),
         _coins_synthetic,
         {"c1": (0.25, 1.0, 4.0), "n": (10**5,), "epsilon": (0.1, 1.0), "delta": (0.1, 1e-3, 1e-6)},
+        proof=("thm-coins-poisson",),
     ),
     Claim(
         "coins-IV-mended",
         "this book",
-        r"Coins, IV, redrawn: $(\varepsilon, \delta)$-DP if $\alpha, \beta \ge "
-        r"\ln(1/\delta)/(c_1 h(\varepsilon/c_1))$, $h(u) = (1+u)\ln(1+u) - u$.",
-        "large $n$",
-        "holds",
+        r"Coins, IV, redrawn, at most $c_1 n$ records: $(\varepsilon, \delta)$-DP for every $n$ if $\alpha, \beta \ge "
+        r"(\ln(1/\delta) + \varepsilon)/(c_1 h(\varepsilon/c_1))$, $h(u) = (1+u)\ln(1+u) - u$.",
+        "",
+        "proved",
         lambda: _at_most_one("coins-IV-mended"),
-        _coins_synthetic_mended,
-        {"c1": (0.25, 1.0, 4.0), "n": (10**5,), "epsilon": (0.1, 1.0, 5.0), "delta": (0.3, 1e-6, 1e-12)},
+        _coins_synthetic_mended(1.0),
+        {"c1": (0.25, 4.0, 20.0), "n": (1000,), "epsilon": (0.1, 1.0, 8.0), "delta": (0.3, 1e-6, 1e-12)},
+        proof=("thm-coins-poisson",),
+    ),
+    Claim(
+        "coins-IV-half-epsilon",
+        "this book",
+        r"Coins, IV, redrawn: the same with $\ln(1/\delta) + \varepsilon/2$ in place of $\ln(1/\delta) + \varepsilon$.",
+        "",
+        "not refuted",
+        lambda: _attacked("coins-IV-half-epsilon"),
+    ),
+    Claim(
+        "coins-IV-without-epsilon",
+        "this book, first edition",
+        r"Coins, IV, redrawn: the same with $\ln(1/\delta)$ in place of $\ln(1/\delta) + \varepsilon$.",
+        "",
+        "fails",
+        _without_epsilon,
+        _coins_synthetic_mended(0.0),
+        {"c1": (1.0, 20.0), "n": (2000,), "epsilon": (1.0, 8.0, 16.0), "delta": (0.1, 1e-3)},
+    ),
+    Claim(
+        "coins-fewer-draws",
+        "this book",
+        r"Coins, IV: records from one kept draw are at least as private as redrawn ones, at every $\varepsilon$.",
+        "",
+        "proved",
+        lambda: _attacked("coins-fewer-draws"),
+        proof=("thm-four-ways-to-release-urn",),
+    ),
+    Claim(
+        "coins-many-draws",
+        "this book",
+        r"Coins, several posterior draws: the worst neighbours are those of one draw.",
+        "",
+        "not refuted",
+        lambda: _attacked("coins-many-draws"),
     ),
     Claim(
         "bells-unrestricted-data",
         _ZHENG,
         r"Bells: unrestricted data cannot be private, neither $\varepsilon$ nor $(\varepsilon, \delta)$.",
         "",
-        "holds",
+        "proved",
         _unrestricted,
+        proof=("thm-bells-gaussian",),
     ),
     Claim(
         "bells-II-not-pure",
         _ZHENG,
         r"Bells, II: an unrestricted draw of $\mu$ is not $\varepsilon$-DP.",
         "",
-        "holds",
+        "proved",
         lambda: _unbounded_loss("sample", NormalKnownVariance()),
+        proof=("thm-bells-gaussian",),
     ),
     Claim(
         "bells-II-pure",
         _ZHENG,
         r"Bells, II: with $\mu$ restricted to $[-R, R]$, $\varepsilon$-DP if $R/\sigma \le c\sqrt\varepsilon$.",
         "restricting by rejection",
-        "holds with a condition",
+        "proved with a condition",
         lambda: _sharp("bells-II-pure", 0.5, "clamping breaks it: see bells-II-pure-clamped"),
         _bells_draw_pure("reject"),
         {"reach": _REACHES, "n": (1, 10, 1000, 10**5)},
         True,
+        proof=("thm-bells-truncated",),
     ),
     Claim(
         "bells-II-pure-clamped",
@@ -726,10 +820,19 @@ claims: tuple[Claim, ...] = (
         r"Bells, II: $(\varepsilon, \delta)$-DP if "
         r"$n \ge cR^2\sigma^{-2}\varepsilon^{-1}(\varepsilon^{-1}\ln^2(1/\delta) + 1)$.",
         "",
-        "holds",
+        "proved",
         _with_constant("bells-II-approximate"),
         _bells_draw(2),
         {"epsilon": (0.01, 0.1, 1.0, 10.0, 100.0, 1e4), "delta": (0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 1e-2, 1e-4, 1e-8)},
+        proof=("thm-bells-poster",),
+    ),
+    Claim(
+        "bells-II-constant",
+        "this book",
+        r"Bells, II: in the poster's condition $c = 2.31$ is enough.",
+        "",
+        "not refuted",
+        lambda: _attacked("bells-II-constant"),
     ),
     Claim(
         "bells-II-one-logarithm",
@@ -737,10 +840,11 @@ claims: tuple[Claim, ...] = (
         r"Bells, II: one logarithm is enough, "
         r"$n \ge 8R^2\sigma^{-2}\varepsilon^{-1}(\varepsilon^{-1}\ln(1/\delta)+1)$.",
         "",
-        "holds",
+        "proved",
         lambda: _sharp("bells-II-one-logarithm", 8.0, ""),
         _bells_draw(1),
         {"epsilon": (0.01, 0.1, 1.0, 10.0, 100.0, 1e4), "delta": (0.5, 0.1, 1e-2, 1e-4, 1e-12, 1e-100, 1e-300)},
+        proof=("thm-bells-enough",),
     ),
     Claim(
         "bells-III-IV-neither",
@@ -755,16 +859,18 @@ claims: tuple[Claim, ...] = (
         "this book",
         r"Bells: neither III nor IV is $\varepsilon$-DP without a restriction.",
         "",
-        "holds",
+        "proved",
         lambda: _unbounded_loss("synthetic-bayes", NormalKnownVariance()),
+        proof=("thm-bells-gaussian",),
     ),
     Claim(
         "bells-picture",
         _ZHENG,
         r"Second picture: the log ratio of the densities of $z$ is linear.",
         "",
-        "holds",
+        "proved",
         _linear_ratio,
+        proof=("thm-bells-gaussian",),
     ),
     Claim(
         "bells-III-IV-pure",
@@ -772,7 +878,7 @@ claims: tuple[Claim, ...] = (
         r"Bells, III and IV: one record restricted to $[-R, R]$ is $\varepsilon$-DP if "
         r"$n \ge cR^2/(\sigma^2\varepsilon)$.",
         "restricting by rejection",
-        "holds with a condition",
+        "proved with a condition",
         lambda: _sharp("bells-III-IV-pure", 4.0, "clamping breaks it: see bells-III-IV-pure-clamped"),
         _bells_point_pure("reject"),
         {
@@ -780,6 +886,7 @@ claims: tuple[Claim, ...] = (
             "n": (1, 10, 1000, 10**5),
             "release": ("synthetic-plugin", "synthetic-bayes"),
         },
+        proof=("thm-bells-truncated",),
     ),
     Claim(
         "bells-III-IV-pure-clamped",
@@ -797,28 +904,47 @@ claims: tuple[Claim, ...] = (
         r"Bells, III and IV: $(\varepsilon, \delta)$-DP for one restricted record and large $n$ if "
         r"$n \ge cR\sigma^{-1}\varepsilon^{-1/2}(\varepsilon^{-1/2}\ln(1/\delta)+1)$.",
         "restricting is not needed",
-        "holds",
+        "proved",
         lambda: _sharp("bells-III-IV-approximate", math.sqrt(2), ""),
         _bells_point,
         {"epsilon": (0.01, 0.1, 1.0, 10.0, 100.0, 1e4, 1e6), "delta": (0.5, 0.1, 1e-2, 1e-4, 1e-8, 1e-12)},
+        proof=("thm-bells-poster",),
     ),
     Claim(
         "bells-III-IV-approximate-restricted",
         _ZHENG,
         r"Bells, III: the same with the record restricted by rejection.",
         "",
-        "holds",
+        "proved",
         _with_constant("bells-III-IV-approximate-restricted"),
         _bells_point_restricted,
         {"reach": (2.0, 20.0), "epsilon": (1.0,), "delta": (1e-2, 1e-6)},
+        proof=(
+            "thm-bells-poster",
+            "thm-bells-restricted",
+        ),
+    ),
+    Claim(
+        "bells-restriction-free",
+        "this book",
+        r"Bells: truncating an output, to any interval, never makes its $\delta$ larger, at any $\varepsilon$.",
+        "",
+        "proved",
+        lambda: _attacked("bells-restriction-free"),
+        proof=("thm-bells-restricted",),
     ),
     Claim(
         "polynomial-bounds",
         _ZHENG,
         r"Conclusion: what is needed is polynomial in $1/\varepsilon$ and $\ln(1/\delta)$.",
         "",
-        "holds",
+        "proved",
         _polynomial,
+        proof=(
+            "thm-coins-sufficient",
+            "thm-coins-poisson",
+            "thm-bells-enough",
+        ),
     ),
     Claim(
         "synthetic-more-private",
@@ -841,8 +967,9 @@ claims: tuple[Claim, ...] = (
         _FOULDS,
         r"A posterior draw is $2\Delta$-DP, $\Delta$ the largest change of the log likelihood on the support.",
         "",
-        "holds",
+        "proved",
         _exponential_mechanism,
+        proof=("thm-where-ops",),
     ),
 )
 
@@ -899,7 +1026,7 @@ def claim(name: str) -> Claim:
 
 
 def claims_table(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Check claims and return the ledger: a row a claim.
+    """Check claims and return the ledger: a row per claim.
 
     Parameters
     ----------
@@ -909,14 +1036,15 @@ def claims_table(names: Sequence[str] | None = None) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Columns claim, source, statement, condition, verdict (as computed), constant (the one searched on the claim's
-        grid; NaN where there is none), evidence and counterexample.
+        Columns claim, source, statement, condition, verdict (as computed), proof (labels of theorems, separated by
+        spaces), searched (the ranges of the attack on it; empty where there is none), constant (the one needed on the
+        claim's grid; NaN where there is none), evidence and counterexample.
 
     Examples
     --------
     >>> from dpbook import theory
     >>> theory.claims_table(["coins-picture", "coins-III-pure-mean"])["verdict"].tolist()
-    ['fails as printed', 'holds']
+    ['fails as printed', 'proved']
 
     Explained in :doc:`/book/theory/ledger-of-claims`.
     """
@@ -930,6 +1058,8 @@ def claims_table(names: Sequence[str] | None = None) -> pd.DataFrame:
                 "statement": each.statement,
                 "condition": each.condition,
                 "verdict": finding.verdict,
+                "proof": " ".join(each.proof),
+                "searched": attacks[each.name].over if each.name in attacks else "",
                 "constant": smallest_constant(each).value if each.ratio else math.nan,
                 "evidence": finding.evidence,
                 "counterexample": finding.counterexample,

@@ -7,8 +7,9 @@ estimate) and ``"synthetic-bayes"`` (IV, records simulated from posterior draws)
 The error bound: a returned delta is within a relative 1e-10 of the exact one where it exceeds 1e-280 (in the tests
 against 50-digit arithmetic, within 1e-12), and 0 below the smallest float. Two cases are looser and say so: a vector of
 counts (``redraw=k``) that is too large to enumerate gives an upper bound, within 1e-3 as a rule
-(:func:`profile_bounds` returns both sides); and the search over neighbours stops at a relative 1e-6
-(:func:`worst_pair` returns what it left).
+(:func:`profile_bounds` returns both sides); and where no theorem names the worst neighbours they are searched for, up
+to a relative 1e-6 where whole blocks of pairs can be bounded, and on a refined mesh where the output is truncated
+(:func:`worst_pair` returns what a proof leaves open).
 """
 
 from __future__ import annotations
@@ -53,6 +54,11 @@ _TOLERANCE = 1e-6  # of the search over neighbours, relative to delta
 _EVALUATIONS = 400  # of that search, at most
 _FLOOR = -740.0  # log of about the smallest float
 _COARSE = 2**12  # grid of the bounds that only rule pairs out
+_LISTED = 300  # pairs of truncated coins that every profile computes one by one
+_LISTED_ONCE = 20_000  # and that worst_pair does
+_TOPS = 3  # peaks of a mesh that are refined
+_ROUNDING = 1e-10  # of delta; no search on a mesh claims to be closer
+_BLOCKS = 3000  # blocks of centres that a certificate may bound
 
 
 class WorstPair(NamedTuple):
@@ -65,7 +71,9 @@ class WorstPair(NamedTuple):
     delta : float
         The delta of ``data`` against ``neighbour``.
     excess : float
-        By how much, relatively, another pair may exceed it: 0 where it was proved or found to be the worst.
+        By how much, relatively, another pair may exceed it, at most. 0 only where a proof, or a list of all pairs, says
+        that none does. After a search it is what the search could not rule out: a bound, often far from reached, and
+        infinite where there is none.
 
     Examples
     --------
@@ -208,7 +216,7 @@ def _tempered(setting: Setting, a: ArrayLike, b: ArrayLike, epsilon: ArrayLike) 
 
 class _Search(NamedTuple):
     log_delta: Array
-    ones: NDArray[np.int64]
+    ones: NDArray[Any]  # where the worst pair lies: the smaller number of ones, or the lower centre
     excess: Array
 
 
@@ -230,10 +238,13 @@ def _search_coins(setting: Setting, epsilon: Array, *, ends_only: bool = False) 
     # A draw is worst at an end: the chapter proves it. With a single record delta is linear in the two probabilities,
     # so an end is worst again.
     proved = setting.temperature == 1 if setting.kind == "sample" else setting.m == 1
-    if ends_only or last < 2 or proved:
+    if last < 2 or proved:
         return _Search(best, where, excess)
+    if ends_only:
+        return _Search(best, where, np.where(best > 0, excess, np.inf))
     seen = best > _FLOOR
-    if not seen.all():  # what is no float anyway is not searched
+    if not seen.all():  # what is no float anyway is not searched; from the pure epsilon on it is 0 for all pairs
+        excess = np.where(epsilon >= pure_epsilon(setting), 0.0, np.inf)
         if seen.any():
             inner = _search_coins(setting, epsilon[seen])
             best[seen], where[seen], excess[seen] = inner
@@ -241,11 +252,13 @@ def _search_coins(setting: Setting, epsilon: Array, *, ends_only: bool = False) 
     # Two halves to begin with: the corner of all pairs together would be weak, and its law the widest of all.
     blocks, evaluations = [(1, (last - 1) // 2), ((last - 1) // 2 + 1, last - 1)], 0
     blocks = [(low, high) for low, high in blocks if low <= high]
+    left = np.full(epsilon.shape, -np.inf)  # the largest bound of a block that was not looked into
     while blocks:
         corners = [(_coin_sides(setting, low)[0], _coin_sides(setting, high)[1]) for low, high in blocks]
         above = _both_orders(setting, corners, epsilon, grid=_COARSE)
         evaluations += len(blocks)
         open_blocks = [(block, each) for block, each in zip(blocks, above, strict=True) if _exceeds(each, best)]
+        left = np.max([left, *(each for each in above if not _exceeds(each, best))], axis=0)
         singles = [low for (low, high), _ in open_blocks if low == high]
         for ones, found in zip(
             singles, _both_orders(setting, [_coin_sides(setting, s) for s in singles], epsilon), strict=True
@@ -253,14 +266,20 @@ def _search_coins(setting: Setting, epsilon: Array, *, ends_only: bool = False) 
             _update(best, where, found, ones)
         blocks = []
         for (low, high), each in open_blocks:
-            if low == high or not _exceeds(each, best):
+            if low == high:
                 continue
-            if evaluations > _EVALUATIONS:
-                excess = np.maximum(excess, np.where(each > best, np.expm1(np.minimum(each - best, 700.0)), 0.0))
+            if evaluations > _EVALUATIONS or not _exceeds(each, best):
+                left = np.maximum(left, each)
                 continue
             middle = _split(setting, low, high)
             blocks += [(low, middle), (middle + 1, high)]
-    return _Search(best, where, excess)
+    return _Search(best, where, _relative(left, best))
+
+
+def _relative(above: Array, best: Array) -> Array:
+    """Return by how much the one exceeds the other, both as logarithms; 0 where it does not."""
+    with np.errstate(invalid="ignore"):
+        return np.where(above > best, np.expm1(np.minimum(above - best, 700.0)), 0.0)
 
 
 def _both_orders(
@@ -296,49 +315,78 @@ def _split(setting: Setting, low: int, high: int) -> int:
     return int(np.clip(middle, low, high - 1))
 
 
-def _scan_truncated_coins(setting: Setting, epsilon: Array) -> _Search:
-    """Find the worst pair when draws are truncated, where no monotonicity helps: all pairs, or a mesh and its finest.
+def _scan_truncated_coins(setting: Setting, epsilon: Array, *, listed: int = _LISTED) -> _Search:
+    """Find the worst pair when draws are truncated, where no monotonicity helps: all pairs, or a refined mesh.
 
-    Up to 300 records every pair is computed. Beyond, a mesh that is dense at both ends is refined around its largest
-    value, which is exact when delta has one peak on each side.
+    Up to ``listed`` records every pair is computed. Beyond, a mesh that is dense at both ends, and where the data agree
+    with an end of the truncation, is refined around its peaks; what it may have missed is bounded by a theorem.
     """
     model, last = setting.model, setting.n - 1
     assert isinstance(model, BetaBernoulli)
+    assert setting.truncate is not None
+    low, high = setting.truncate
+    mirrored = replace(setting, truncate=(1 - high, 1 - low))
 
     def profile(ones: Array) -> Array:
         a, b = model.alpha + ones, model.beta + last - ones
-        forward = _tempered(setting, a, b, epsilon)
-        low, high = setting.truncate or (0.0, 1.0)
-        mirrored = replace(setting, truncate=(1 - high, 1 - low))
-        return np.maximum(forward, _tempered(mirrored, b, a, epsilon))
+        return np.maximum(_tempered(setting, a, b, epsilon), _tempered(mirrored, b, a, epsilon))
 
-    if last < 300:
-        mesh = np.arange(last + 1.0)
-    else:
-        rise = np.expm1(np.linspace(0, math.log1p(last / 2), 80))
-        mesh = np.unique(np.rint(np.concatenate([rise, last - rise])))
-    return _refined(mesh[:, None] + 0 * epsilon, profile, whole=True)
+    if last < listed:
+        best, where = np.full(epsilon.shape, -np.inf), np.zeros(epsilon.shape)
+        for ones in np.array_split(np.arange(last + 1.0), 1 + last // 2000):
+            found = profile(ones[:, None] + 0 * epsilon)
+            top = np.argmax(found, axis=0)
+            values = found[top, np.arange(len(epsilon))]
+            better = values > best
+            best, where = np.where(better, values, best), np.where(better, ones[top], where)
+        return _Search(best, where.astype(np.int64), np.zeros(epsilon.shape))
+    total = model.alpha + model.beta + last
+    anchors = [0.0, float(last), *(end * total - model.alpha for end in (low, high))]
+    reach = np.concatenate([[0.0], np.geomspace(1.0, last, 40)])
+    mesh = np.unique(np.rint(np.clip([anchor + sign * reach for anchor in anchors for sign in (-1, 1)], 0, last)))
+    best, where = _refined(mesh[:, None] + 0 * epsilon, profile, whole=True)
+    left = _relative(_truncated_coins_bound(setting, epsilon), best)
+    return _Search(best, where.astype(np.int64), np.maximum(left, _ROUNDING))
 
 
-def _refined(mesh: Array, profile: Callable[[Array], Array], *, whole: bool) -> _Search:
-    """Return the largest value over a mesh (points by epsilons), refined between its neighbours."""
+def _truncated_coins_bound(setting: Setting, epsilon: Array) -> Array:
+    """Return an upper bound on log delta over all pairs: the Gaussian mechanism of the least curved log density.
+
+    The log odds y have the log density (a y - total log(1 + e^y))/T and neighbours differ by y/T in it. Its curvature,
+    total p(1 - p)/T, is least at an end of the truncation, and truncation only helps: see the section on bells.
+    """
+    model, heat = setting.model, setting.temperature
+    assert isinstance(model, BetaBernoulli)
+    assert setting.truncate is not None
+    counts = model.alpha + model.beta + setting.n - 2 + 2 * heat  # the two exponents of the tempered law, times T
+    curvature = counts / heat * min(end * (1 - end) for end in setting.truncate)
+    if curvature <= 0:
+        return np.zeros(epsilon.shape)
+    return log_gaussian_delta(1 / heat / math.sqrt(curvature), epsilon)
+
+
+def _refined(mesh: Array, profile: Callable[[Array], Array], *, whole: bool) -> tuple[Array, Array]:
+    """Return the largest value over a mesh (points by epsilons) and where, refined around its highest peaks."""
     values = profile(mesh)
     columns = np.arange(mesh.shape[1])
-    for _ in range(40 if whole else 7):
-        top = np.argmax(values, axis=0)
-        low = mesh[np.maximum(top - 1, 0), columns]
-        high = mesh[np.minimum(top + 1, len(mesh) - 1), columns]
-        best, where = values[top, columns], mesh[top, columns]
-        if whole and np.all(high - low <= 2):
-            break
-        share = np.linspace(0, 1, 9)[:, None]
-        mesh = low + share * (high - low)
-        mesh = np.rint(mesh) if whole else mesh
-        values = profile(mesh)
     top = np.argmax(values, axis=0)
-    better = values[top, columns] > best
-    best, where = np.where(better, values[top, columns], best), np.where(better, mesh[top, columns], where)
-    return _Search(best, where, np.zeros(best.shape))
+    best, where = values[top, columns], mesh[top, columns]
+    padded = np.pad(values, ((1, 1), (0, 0)), constant_values=-np.inf)
+    peaks = np.where((values >= padded[:-2]) & (values >= padded[2:]), values, -np.inf)
+    for at in np.argsort(-peaks, axis=0)[:_TOPS]:
+        low, high = mesh[np.maximum(at - 1, 0), columns], mesh[np.minimum(at + 1, len(mesh) - 1), columns]
+        for _ in range(40 if whole else 9):
+            points = low + np.linspace(0, 1, 9)[:, None] * (high - low)
+            points = np.rint(points) if whole else points
+            found = profile(points)
+            inner = np.argmax(found, axis=0)
+            better = found[inner, columns] > best
+            best = np.where(better, found[inner, columns], best)
+            where = np.where(better, points[inner, columns], where)
+            low, high = points[np.maximum(inner - 1, 0), columns], points[np.minimum(inner + 1, 8), columns]
+            if whole and np.all(high - low <= 2):
+                break
+    return best, where
 
 
 # Bells --------------------------------------------------------------------------------------------------------------
@@ -395,22 +443,91 @@ def _centres(setting: Setting) -> tuple[float, float, float]:
     return low, low + (n - 1) * move, move
 
 
-def _scan_bells(setting: Setting, epsilon: Array) -> _Search:
+def _scan_bells(setting: Setting, epsilon: Array, *, certify: bool = False) -> _Search:
     """Find the worst pair of restricted outputs: one record at either bound, the others anywhere between.
 
-    Both laws belong to one exponential family, so delta grows with the distance of their parameters: the record that
-    is replaced moves from one bound to the other. Where the other records lie is searched on a mesh.
+    The laws have monotone likelihood ratios, so delta grows with the distance of their centres: the record that is
+    replaced moves from one bound to the other. Where the other records lie is known for clamped outputs, and searched
+    on a mesh for truncated ones.
     """
-    low, high, move = _centres(setting)
-    mesh = np.linspace(low, high, 65)[:, None] + 0 * epsilon
+    low, _, move = _centres(setting)
 
     def profile(lower: Array) -> Array:
-        pair = _bell_pairs(setting, lower, move)
-        return np.maximum(_restricted(setting, pair, epsilon), _restricted(_mirror(setting), pair.mirrored(), epsilon))
+        return _pair_of_bells(setting, lower, lower + move, epsilon)
 
     if setting.n == 1:
-        return _Search(profile(mesh[:1])[0], np.zeros(epsilon.shape, dtype=np.int64), np.zeros(epsilon.shape))
-    return _refined(mesh, profile, whole=False)
+        return _Search(profile(np.full(epsilon.shape, low)), np.full(epsilon.shape, low), np.zeros(epsilon.shape))
+    mesh = _clamped_centres(setting, epsilon) if setting.clamp else _mesh_of_centres(setting, epsilon)
+    if setting.clamp:
+        values = profile(mesh)
+        top, columns = np.argmax(values, axis=0), np.arange(len(epsilon))
+        return _Search(values[top, columns], mesh[top, columns], np.zeros(epsilon.shape))
+    best, where = _refined(mesh, profile, whole=False)
+    if not certify:
+        return _Search(best, where, np.full(epsilon.shape, np.inf))
+    left = [_bound_over_centres(setting, mesh[:, [i]], epsilon[[i]], best[i]) for i in range(len(epsilon))]
+    return _Search(best, where, np.maximum(_relative(np.array(left), best), _ROUNDING))
+
+
+def _pair_of_bells(setting: Setting, lower: ArrayLike, upper: ArrayLike, epsilon: ArrayLike) -> Array:
+    """Return the larger log delta of the two orders of two restricted laws with the given centres."""
+    lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
+    pair = _intervals.NormalPair(lower, upper, np.full(lower.shape, _bell_scale(setting)[1]))
+    return np.maximum(_restricted(setting, pair, epsilon), _restricted(_mirror(setting), pair.mirrored(), epsilon))
+
+
+def _clamped_centres(setting: Setting, epsilon: Array) -> Array:
+    """Return, for each order of the pair, the lower centre at which a clamped output is told apart best.
+
+    Without clamping the best events are z > t with t = c + move/2 + ε spread²/move, at every centre c. Clamping leaves
+    those with t in the interval, so delta is that of the unrestricted output if some centre puts t there, and
+    otherwise largest for the centre that brings t nearest.
+    """
+    assert setting.truncate is not None
+    low, high, move = _centres(setting)
+    shift = epsilon * _bell_scale(setting)[1] ** 2 / move
+    middle = sum(setting.truncate) / 2 - move / 2
+    return np.clip(np.stack([middle - shift, middle + shift]), low, high)
+
+
+def _mesh_of_centres(setting: Setting, epsilon: Array) -> Array:
+    """Return lower centres to begin a search with: evenly spread, and dense where a law or its best event meets an end.
+
+    The distances from such a place are geometric, because the interval may be far narrower or wider than the law.
+    """
+    assert setting.truncate is not None
+    low, high, move = _centres(setting)
+    spread, shift = _bell_scale(setting)[1], epsilon * _bell_scale(setting)[1] ** 2 / move
+    ends = np.array(setting.truncate)[:, None]
+    anchors = np.concatenate([ends - move * part + 0 * shift for part in (0.0, 0.5, 1.0)])
+    anchors = np.concatenate([anchors, ends - move / 2 - shift, ends - move / 2 + shift])
+    width = setting.truncate[1] - setting.truncate[0]
+    reach = np.geomspace(0.1 * min(spread, width), max(high - low, spread), 24)
+    around = [anchors + sign * each for each in (0.0, *reach) for sign in (-1, 1)]
+    even = np.linspace(low, high, 65)[:, None] + 0 * epsilon
+    return np.sort(np.clip(np.concatenate([even, *around]), low, high), axis=0)
+
+
+def _bound_over_centres(setting: Setting, mesh: Array, epsilon: Array, best: float) -> float:
+    """Return an upper bound on log delta over all centres of a truncated output, for one epsilon.
+
+    Two bounds: a truncated pair is never told apart better than the same pair without truncation; and for all lower
+    centres between c and c' no pair is worse than c against c' + move. Blocks that exceed ``best`` are split.
+    """
+    _, _, move = _centres(setting)
+    whole = float(log_gaussian_delta(move / _bell_scale(setting)[1], epsilon)[0])
+    edges = np.unique(mesh)
+    lower, upper, closed, spent = edges[:-1], edges[1:], -np.inf, 0
+    while len(lower):
+        above = np.minimum(_pair_of_bells(setting, lower, upper + move, epsilon), whole)
+        spent += len(lower)
+        still = above > best + _TOLERANCE
+        closed = max(closed, float(np.max(above[~still], initial=-np.inf)))
+        if best >= whole - _TOLERANCE or spent + 2 * still.sum() > _BLOCKS:
+            return max(closed, float(np.max(above[still], initial=-np.inf)))
+        middle = (lower[still] + upper[still]) / 2
+        lower, upper = np.concatenate([lower[still], middle]), np.concatenate([middle, upper[still]])
+    return closed
 
 
 # The public functions -----------------------------------------------------------------------------------------------
@@ -421,19 +538,23 @@ def log_delta_over_neighbours(setting: Setting, epsilon: Array, *, quick: bool =
     return _worst(setting, epsilon, quick=quick).log_delta
 
 
-def _worst(setting: Setting, epsilon: Array, *, quick: bool = False) -> _Search:
-    """Return log delta over the worst neighbours; ``quick`` looks at the likely ones only."""
+def _worst(setting: Setting, epsilon: Array, *, quick: bool = False, certify: bool = False) -> _Search:
+    """Return log delta over the worst neighbours; ``quick`` looks at the likely ones only.
+
+    The excess is a proved one where ``certify`` is set, which may take longer, and otherwise infinite after a search
+    on a mesh.
+    """
     zeros = np.zeros(epsilon.shape, dtype=np.int64)
     if setting.kind == "estimate":
         return _Search(np.zeros(epsilon.shape), zeros, np.zeros(epsilon.shape))
     if isinstance(setting.model, BetaBernoulli):
         if setting.truncate is not None:
-            return _scan_truncated_coins(setting, epsilon)
+            return _scan_truncated_coins(setting, epsilon, listed=_LISTED_ONCE if certify else _LISTED)
         return _search_coins(setting, epsilon, ends_only=quick)
     if setting.model.bound == math.inf:
         return _Search(np.zeros(epsilon.shape), zeros, np.zeros(epsilon.shape))
     if setting.truncate is not None:
-        return _scan_bells(setting, epsilon)
+        return _scan_bells(setting, epsilon, certify=certify)
     return _Search(log_gaussian_delta(_bell_shift(setting), epsilon), zeros, np.zeros(epsilon.shape))
 
 
@@ -669,7 +790,8 @@ def worst_pair(
     For replace-one neighbours, n public. Coins: for a posterior draw all records equal, against all equal but one.
     For synthetic records the same as a rule, but not always: pairs between win for some counts under a prior that
     outweighs the data, and are otherwise ruled out by a bound. Bells: a record at one bound against the other; where
-    the rest lies matters only when the output is restricted.
+    the rest lies matters only when the output is restricted. Where the pair was searched for, ``excess`` bounds what
+    the search may have missed.
 
     Parameters
     ----------
@@ -702,7 +824,7 @@ def worst_pair(
         temperature=temperature,
     )
     at = np.array([at_least("epsilon", epsilon, 0.0)])
-    found = _worst(setting, at)
+    found = _worst(setting, at, certify=True)
     delta, excess = float(np.exp(found.log_delta[0])), float(found.excess[0])
     if setting.coins:
         ones = int(found.ones[0])

@@ -158,7 +158,7 @@ def test_the_scorecard_quotes_the_committed_studies_of_chapter_3() -> None:
     naive, samples = grid[grid["method"] == "naive"], grid[grid["method"] == "posterior samples"]
     assert not (aware["p_study"] < 0.05).any()
     assert f"none of {len(aware)} noise-aware rows" in page
-    assert f"rejected in {(naive['p_holm'] < 0.05).sum()} of {len(naive)} rows" in page
+    assert f"rejected in {(naive['p_study'] < 0.05).sum()} of {len(naive)} rows after the correction" in page
     assert (naive.loc[naive["p_holm"] >= 0.05, "epsilon"] == 1).all()
     assert f"rejected in {(samples['p_holm'] < 0.05).sum()} of {len(samples)} settings" in page
     assert (samples["contraction"] < 0).all()

@@ -274,7 +274,7 @@ NASTY = {  # functions that are monotone at public points; what they do to the r
     "minus a spike": lambda x: np.where(x == 0.5, -1e6, x),
     "not a number": lambda x: np.where(x == 0.5, np.nan, x),
     "infinite": lambda x: np.where(x == 0.5, np.inf, x),
-    "an error": lambda x: np.where(x == 0.5, 1, 1) / 0 if (x == 0.5).any() else 1.0 * x,
+    "an error": lambda x: 1 / 0 if (x == 0.5).any() else x,
     "an exit": exit_at,
     "a warning": warn_at,
     "another shape": lambda x: np.ones(3) if (x == 0.5).any() else x,

@@ -15,6 +15,7 @@ from dpbook.partition import (
     Flat,
     FromSampler,
     SemiConjugateRegression,
+    centred_bounds,
     combine,
     partition_frames,
     partition_probabilities,
@@ -492,3 +493,17 @@ def test_previews_give_the_noise_of_the_release():
 def test_wrong_previews_are_refused_by_name(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize("rng", [None, np.random.default_rng(0)], ids=["real", "seeded"])
+def test_noise_that_would_not_fit_its_64_bits_is_refused_before_the_charge(rng):
+    """At 2e-8 the noise on steps of 2**-32 would be cut off at 64 bits, and its law would not be the stated one."""
+    budget, how = PrivacyBudget(1.0), {"posterior": ConjugateRegression(), "partitions": 20, "rng": rng}
+    rows = np.random.default_rng(1).normal(size=(200, 2))
+    with pytest.raises(ValueError, match="epsilon must be at least"):
+        release_probability(rows, [0.0, 1.0], epsilon=2e-8, budget=budget, **how)
+    with pytest.raises(ValueError, match="epsilon must be at least"):
+        release_quantile(rows, 0.5, epsilon=2e-8, bounds=(-1.0, 1.0), budget=budget, **how)
+    with pytest.raises(ValueError, match="epsilon must lie between"):
+        centred_bounds([0.5] * 9, public_range=(0, 1), epsilon=1e-300, rng=rng, budget=budget)
+    assert budget.spent == (0.0, 0.0)

@@ -566,7 +566,7 @@ WRONG = [
         ValueError,
         "x_bounds must name the columns",
     ),
-    (X2, Y2, {"epsilon": 1e-300}, ValueError, "epsilon must lie between 1e-100 and 1e100"),
+    (X2, Y2, {"epsilon": 1e-300}, ValueError, "epsilon must be at least .* for this sensitivity"),
     (X2, Y2, {"mechanism": "gaussian", "delta": 0.1, "epsilon": 1e200}, ValueError, "epsilon must lie between"),
     (X2[:0], Y2[:0], {}, ValueError, "must hold at least one record"),
     (iter([]), "y", {}, ValueError, "X must hold at least one record"),

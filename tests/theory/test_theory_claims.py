@@ -18,8 +18,9 @@ def test_the_claim_has_the_verdict_that_the_ledger_records(claim):
     assert finding.verdict == claim.verdict
     assert claim.verdict in VERDICTS
     assert finding.evidence
-    assert bool(finding.counterexample) == (claim.verdict != "holds")
-    if claim.verdict == "holds with a condition":
+    assert bool(finding.counterexample) == (claim.verdict not in ("proved", "not refuted"))
+    assert bool(claim.proof) == claim.verdict.startswith("proved")
+    if claim.verdict == "proved with a condition":
         assert claim.condition
 
 
