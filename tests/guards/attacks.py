@@ -174,7 +174,8 @@ def check_claims(attack: Attack, first: Run) -> None:
     spent = released.epsilon - released.settings.get("epsilon_bounds", 0.0)
     for name in names:
         scale, needed = released.scale[name], released.sensitivity[name] / spent
-        if not np.allclose(published, moved * (scale / used), rtol=1e-6, atol=1e-6 * scale):
+        last_digit = 2.0**-50 * float(np.abs(released[name]).max())  # of a published float, far from zero
+        if not np.allclose(published, moved * (scale / used), rtol=1e-6, atol=1e-6 * scale + last_digit):
             raise Broken(f"{name}: noise of scale {used * _unit(published, moved)} is claimed to be {scale}")
         # Sensitivities are rounded up to whole steps of the grid: more noise than needed, never less.
         if released.mechanism in ("laplace", "geometric") and not (1 - 1e-12) * needed <= scale <= 2 * needed:

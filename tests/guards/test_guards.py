@@ -98,7 +98,7 @@ def attack_with_all(function, guard, kind):
     if kind == "charge before check":
         run.errors_charge_nothing(function, "seeded", 1, guard=guard)
     for path in guard.paths:
-        run.guarded(function, path, 150, guard=guard)
+        run.guarded(function, path, 400, guard=guard)
 
 
 @pytest.fixture
