@@ -18,7 +18,7 @@ from dpbook.regression._unconstrained import Natural, Unconstrained, product, ti
 from dpbook.regression.hamiltonian import draw, part_of, released_moments
 from dpbook.regression.problem import Draws, Problem
 
-__all__ = ["prior_overrules", "sample"]
+__all__ = ["sample"]
 
 Array = NDArray[np.float64]
 _OVERRULED = 0.8  # of the covariates' variance: less of it is left to the release where the prior overrules it
@@ -36,7 +36,7 @@ def sample(
 ) -> Draws:
     """Draw theta and sigma2 given noisy statistics, with the exact statistics integrated out.
 
-    Releases for which :func:`prior_overrules` are drawn with the target of :mod:`~dpbook.regression.exact`.
+    Releases that the prior of the covariates overrules are drawn by the exact law of the sums.
 
     Parameters
     ----------

@@ -556,14 +556,14 @@ def _fitted(noisy: Array, problem: Problem, *, shrunk: bool = True) -> Natural:
 
 
 def _pinned(target: Target, coordinates: Unconstrained, problem: Problem, position: Array, noise: Array) -> Array:
-    """Return the released statistics' own fit, scored from there, for chains that scoring left at a worse place.
+    """Return the released statistics' own fit, scored from there, for chains that scoring left far from it.
 
     Scoring moves in units of the prior. Where noise is small and the prior far from the data, the mode is hundreds of
     such units away, and no larger than the noise: it is read off the release instead.
     """
     chains = position.shape[1] // problem.releases
     fit = coordinates.position_of(_fitted(np.tile(problem.noisy, (chains, 1, 1)), problem, shrunk=False))
-    better = target.value(coordinates, fit, noise) > target.value(coordinates, position, noise)
+    better = target.value(coordinates, fit, noise) > target.value(coordinates, position, noise) + _HOPELESS
     if not better.any():
         return position
     return np.where(better, _scored(target, coordinates, problem, np.where(better, fit, position), noise), position)
