@@ -631,5 +631,6 @@ def randomized_response(
     if codes.size and not (codes.min() >= 0 and codes.max() < categories):
         raise ValueError(f"answers must be codes 0 … {categories - 1}, got codes outside")
     rng = seeded_generator(rng)
+    noise.require_flips(categories, epsilon, rng)
     charge(budget, epsilon, 0.0, label=label)
     return noise.flip(codes, categories, epsilon, rng)
