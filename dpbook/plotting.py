@@ -179,10 +179,15 @@ def plot_rows(
     places = np.arange(len(labels))
     with mpl.rc_context(_settings()):
         if ax is None:
-            _, ax = plt.subplots(figsize=(7.0, 1.2 + 0.3 * len(labels)))
+            _, ax = plt.subplots(figsize=(7.0, min(1.2 + 0.3 * len(labels), 20.0)))
         for width, span in zip((1.5, 4.0), spans, strict=False):
             ax.hlines(places, span[:, 0], span[:, 1], color=style.color, linewidth=width)
-        point = {"color": style.color, "marker": style.marker or "o", "markersize": 9, "markeredgecolor": "white"}
+        point: dict[str, Any] = {
+            "color": style.color,
+            "marker": style.marker or "o",
+            "markersize": 9,
+            "markeredgecolor": "white",
+        }
         ax.plot(middle, places, linestyle="", zorder=3, **point)
         # A name is shown as it is: between dollars Matplotlib would read mathematics.
         ax.set_yticks(places, [label.replace("$", r"\$") for label in labels])
