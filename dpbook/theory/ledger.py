@@ -748,7 +748,7 @@ claims: tuple[Claim, ...] = (
     ),
     Claim(
         "coins-IV-without-epsilon",
-        "this book, first edition",
+        "this book, withdrawn",
         r"Coins, IV, redrawn: the same with $\ln(1/\delta)$ in place of $\ln(1/\delta) + \varepsilon$.",
         "",
         "fails",
