@@ -327,8 +327,10 @@ def plain(value: Any) -> Any:
         return value
     try:
         if isinstance(value, pd.Interval):  # whether its ends are whole numbers or floats, the column decides
-            ends = [end + 0.0 if isinstance(end, numbers.Real) else plain(end) for end in (value.left, value.right)]
-            return pd.Interval(*ends, closed=value.closed)
+            ends: list[Any] = [
+                end + 0.0 if isinstance(end, numbers.Real) else plain(end) for end in (value.left, value.right)
+            ]
+            return pd.Interval(ends[0], ends[1], closed=value.closed)
         return copy.deepcopy(value)
     except Exception:  # what cannot be copied cannot be handed on
         return math.nan
