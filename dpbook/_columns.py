@@ -221,16 +221,18 @@ def _of_pandas(series: pd.Series[Any]) -> Column:
 def _of_arrow(values: Any) -> Column:
     types: Any = importlib.import_module("pyarrow").types
     kind = values.type
-    if types.is_dictionary(kind):
-        return _of_arrow(_joined(values).dictionary_decode())
+    if types.is_dictionary(kind):  # chunk by chunk: whether Arrow can join their dictionaries depends on the labels
+        chunks = getattr(values, "chunks", [values])
+        parts = [_of_arrow(chunk.dictionary_decode()) for chunk in chunks]
+        return np.concatenate(parts) if parts else np.empty(0)
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         values = values.cast("uint8") if types.is_boolean(kind) else values
         return np.asarray(_joined(values).to_numpy(zero_copy_only=False), dtype=np.float64)
-    if types.is_string(kind) or types.is_large_string(kind):
-        return np.asarray(_joined(values).to_numpy(zero_copy_only=False), dtype=object)
     try:
+        if types.is_string(kind) or types.is_large_string(kind):
+            return np.asarray(_joined(values).to_numpy(zero_copy_only=False), dtype=object)
         return objects(values.to_pylist())
-    except (ValueError, OverflowError, TypeError):  # a moment that Python cannot express must not fail the others
+    except Exception:  # a moment that Python cannot express, or text that is no UTF-8, must not fail the others
         return objects(_value(each) for each in values)
 
 
@@ -303,9 +305,9 @@ def numbers_of(column: Column) -> NDArray[np.float64]:
 def own_column(parts: Sequence[Column]) -> Column:
     """Return one column of the records given: float64 where all values are numbers or missing, else objects."""
     if all(part.dtype != object for part in parts):
-        return np.concatenate(parts)
+        return np.concatenate(parts) + 0.0  # no negative zero: a column of complex numbers, by one record, has none
     values = [value for part in parts for value in part.tolist()]
-    found = [number_of(value) for value in values]
+    found = [None if (number := number_of(value)) is None else number + 0.0 for value in values]
     if None not in found:
         return np.array(found, dtype=np.float64)
     return objects(plain(value) if number is None else number for value, number in zip(values, found, strict=True))
@@ -324,6 +326,11 @@ def plain(value: Any) -> Any:
     if type(value) is datetime.date:
         return value
     try:
+        if isinstance(value, pd.Interval):  # whether its ends are whole numbers or floats, the column decides
+            ends: list[Any] = [
+                end + 0.0 if isinstance(end, numbers.Real) else plain(end) for end in (value.left, value.right)
+            ]
+            return pd.Interval(ends[0], ends[1], closed=value.closed)
         return copy.deepcopy(value)
     except Exception:  # what cannot be copied cannot be handed on
         return math.nan

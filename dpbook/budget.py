@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook import _html
 from dpbook._validation import at_least, delta_value, integer, positive
 
 __all__ = ["BudgetExceeded", "Charge", "ParallelGroup", "PrivacyBudget", "charge"]
@@ -340,6 +341,23 @@ class PrivacyBudget:
     def __repr__(self) -> str:
         delta = f", delta={self._delta:g}" if self._delta else ""
         return f"PrivacyBudget(epsilon={self._epsilon:g}{delta}; remaining {self.remaining:g})"
+
+    def _repr_html_(self) -> str:
+        with self._lock:  # one moment's ledger and totals
+            ledger, spent, left = self.ledger, self.spent, (self.remaining, self.remaining_delta)
+        delta = f", δ = {self._delta:.4g}" if self._delta else ""
+        return _html.table(
+            f"Privacy budget: ε = {self._epsilon:.4g}{delta}",
+            ["charge", "ε", "δ"],
+            [[_line_name(line), line.epsilon, line.delta] for line in ledger],
+            footer=[["spent", *spent], ["remaining", *left]],
+        )
+
+
+def _line_name(line: Charge) -> str:
+    """Return what a line of the ledger is called in a table."""
+    name = line.label or "(no label)"
+    return f"{name} (dearest of {len(line.branches)})" if line.branches else name
 
 
 class ParallelGroup:

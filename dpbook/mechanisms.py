@@ -7,7 +7,7 @@ with n public, provided the sensitivity it is given is right; take sensitivities
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from fractions import Fraction
 from typing import TypeVar, cast, overload
 
@@ -405,7 +405,7 @@ def exponential(
     Parameters
     ----------
     candidates : sequence
-        The public outcomes.
+        The public outcomes, paired with the utilities by position.
     utilities : array
         One utility a candidate, computed from the data. NaN and infinite ones raise; only the curator may see that.
     sensitivity : float
@@ -429,8 +429,8 @@ def exponential(
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    if not isinstance(candidates, Iterable):
-        raise TypeError(f"candidates must be a sequence, got {candidates!r}")
+    if not isinstance(candidates, Iterable) or isinstance(candidates, (Set, Mapping)):  # pairs go by position
+        raise TypeError(f"candidates must be a sequence, in the order of utilities, got {candidates!r}")
     options, scores = list(candidates), finite_array("utilities", utilities, ndim=1)
     if len(options) != scores.size or scores.size == 0:
         raise ValueError(f"candidates must be as many as utilities, and at least 1: {len(options)} and {scores.size}")
@@ -631,5 +631,6 @@ def randomized_response(
     if codes.size and not (codes.min() >= 0 and codes.max() < categories):
         raise ValueError(f"answers must be codes 0 … {categories - 1}, got codes outside")
     rng = seeded_generator(rng)
+    noise.require_flips(categories, epsilon, rng)
     charge(budget, epsilon, 0.0, label=label)
     return noise.flip(codes, categories, epsilon, rng)

@@ -463,7 +463,10 @@ def require_flips(count: int, epsilon: float, rng: np.random.Generator | None) -
     if not 1e-100 <= epsilon <= 1e100:
         raise ValueError(f"epsilon must lie between 1e-100 and 1e+100, got {epsilon:g}")
     if rng is None:
-        _safe_truth(count, epsilon)
+        try:
+            _safe_truth(count, epsilon)
+        except Exception:  # OpenDP's own, of a probability that rounds to less than one in ``count``
+            raise ValueError(f"epsilon must be larger for {count} categories, got {epsilon:g}") from None
 
 
 def _truth(count: int, epsilon: float) -> float:

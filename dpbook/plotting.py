@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,38 +123,77 @@ def use_style() -> None:
     Explained in :doc:`/book/how-to-use`.
     """
     import matplotlib as mpl
+
+    mpl.rcParams.update(_settings())
+
+
+def _settings() -> dict[Any, Any]:
+    """Return the book's style as Matplotlib's settings."""
     from cycler import cycler
 
-    mpl.rcParams.update(
-        {
-            "figure.figsize": (7.0, 3.6),
-            "figure.dpi": 130,
-            "savefig.dpi": 130,
-            "figure.facecolor": "white",
-            "figure.constrained_layout.use": True,
-            "axes.facecolor": "white",
-            "axes.edgecolor": INK,
-            "axes.labelcolor": INK,
-            "axes.titlesize": 11,
-            "axes.labelsize": 11,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "axes.prop_cycle": cycler(color=["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]),
-            "grid.color": GRID,
-            "grid.linewidth": 0.7,
-            "font.family": "DejaVu Sans",
-            "font.size": 10.5,
-            "text.color": INK,
-            "xtick.color": INK,
-            "ytick.color": INK,
-            "legend.frameon": False,
-            "legend.fontsize": 9.5,
-            "lines.linewidth": 2.0,
-            "lines.markersize": 6,
+    return {
+        "figure.figsize": (7.0, 3.6),
+        "figure.dpi": 130,
+        "savefig.dpi": 130,
+        "figure.facecolor": "white",
+        "figure.constrained_layout.use": True,
+        "axes.facecolor": "white",
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.titlesize": 11,
+        "axes.labelsize": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.prop_cycle": cycler(color=["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]),
+        "grid.color": GRID,
+        "grid.linewidth": 0.7,
+        "font.family": "DejaVu Sans",
+        "font.size": 10.5,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "legend.frameon": False,
+        "legend.fontsize": 9.5,
+        "lines.linewidth": 2.0,
+        "lines.markersize": 6,
+    }
+
+
+def plot_rows(
+    labels: Sequence[str],
+    middle: NDArray[np.float64],
+    spans: Sequence[NDArray[np.float64]],
+    *,
+    xlabel: str,
+    title: str = "",
+    method: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw a point for each label, first on top, and its intervals, each inner one thicker; return the axes."""
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+
+    style = METHODS.get(method, METHODS["exact"])
+    places = np.arange(len(labels))
+    with mpl.rc_context(_settings()):
+        if ax is None:
+            _, ax = plt.subplots(figsize=(7.0, min(1.2 + 0.3 * len(labels), 20.0)))
+        for width, span in zip((1.5, 4.0), spans, strict=False):
+            ax.hlines(places, span[:, 0], span[:, 1], color=style.color, linewidth=width)
+        point: dict[str, Any] = {
+            "color": style.color,
+            "marker": style.marker or "o",
+            "markersize": 9,
+            "markeredgecolor": "white",
         }
-    )
+        ax.plot(middle, places, linestyle="", zorder=3, **point)
+        # A name is shown as it is: between dollars Matplotlib would read mathematics.
+        ax.set_yticks(places, [label.replace("$", r"\$") for label in labels])
+        ax.set(xlabel=xlabel, title=title.replace("$", r"\$"), ylim=(len(labels) - 0.4, -0.6))
+        ax.grid(visible=False, axis="y")
+    return ax
 
 
 def plot_densities(

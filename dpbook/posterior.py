@@ -6,19 +6,23 @@ read one. It is immutable, it holds nothing but draws, and its convergence figur
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from dpbook import _html
+from dpbook._labels import component_labels
 from dpbook._validation import finite_array, fraction, one_of, positive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ConvergenceWarning", "Posterior", "warn_if_unconverged"]
 
@@ -90,11 +94,26 @@ class Posterior:
         return type(self), (dict(self.draws), self.method)
 
     def __repr__(self) -> str:
-        chains, draws = next(iter(self.draws.values())).shape[:2]
         shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
         method = [f"method={self.method!r}"] if self.method else []
-        size = f"{chains} chain{'s' * (chains != 1)} of {draws} draw{'s' * (draws != 1)}"
-        return f"Posterior({', '.join([size, *shapes, *method])})"
+        return f"Posterior({', '.join([self._size(), *shapes, *method])})"
+
+    def _size(self) -> str:
+        chains, draws = next(iter(self.draws.values())).shape[:2]
+        return f"{chains} chain{'s' * (chains != 1)} of {draws} draw{'s' * (draws != 1)}"
+
+    def _repr_html_(self) -> str:
+        labels = self._labels()
+        shown, left = {}, _html.MOST_ROWS  # diagnostics take a while: none for components that are not shown
+        for name, array in self.draws.items():
+            flat = array.reshape(*array.shape[:2], -1)[:, :, :left]
+            if flat.shape[2]:
+                shown[name], left = flat, left - flat.shape[2]
+        summary = Posterior(shown).summary()
+        rows = [[label, *row] for label, row in zip(labels, summary.to_numpy().tolist(), strict=False)]
+        method = f", method {self.method}" if self.method else ""
+        columns = ["parameter", *summary.columns]
+        return _html.table(f"Posterior: {self._size()}{method}", columns, rows, total=len(labels))
 
     @overload
     def mean(self, name: str) -> Estimate: ...
@@ -318,9 +337,46 @@ class Posterior:
             "ess_bulk": self.ess(kind="bulk"),
             "ess_tail": self.ess(kind="tail"),
         }
-        rows = [label for name, array in self.draws.items() for label in _labels(name, array.shape[2:])]
         data = {column: np.concatenate([np.ravel(v) for v in values.values()]) for column, values in columns.items()}
-        return pd.DataFrame(data, index=rows)
+        return _Summary(data, index=self._labels())
+
+    def plot(self, name: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
+        """Draw the mean of every component, its central interval, and inside it, thicker, the central half.
+
+        Parameters
+        ----------
+        name : str, optional
+            A parameter; without it, all of them, which share an axis.
+        level : float, default 0.95
+            The posterior probability of the interval; up to 0.5 the central half is left out.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; without it, a new figure in the book's style.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With a row for each scalar component, in the colour of the method where the book has one for it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from matplotlib.figure import Figure
+        >>> posterior = Posterior({"theta": np.random.default_rng(1).normal(size=(4, 500, 2))})
+        >>> ax = posterior.plot(ax=Figure().subplots())
+        >>> [label.get_text() for label in ax.get_yticklabels()]
+        ['theta[0]', 'theta[1]']
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        from dpbook.plotting import plot_rows
+
+        names = tuple(self.draws) if name is None else (one_of("name", name, tuple(self.draws)),)
+        labels = [label for each in names for label in component_labels(each, self.draws[each].shape[2:])]
+        middle = np.concatenate([np.ravel(self.mean(each)) for each in names])
+        shares = (level, 0.5) if level > 0.5 else (level,)
+        spans = [np.concatenate([self.interval(share, each).reshape(-1, 2) for each in names]) for share in shares]
+        xlabel = f"posterior mean, intervals of {' and '.join(f'{100 * share:g} %' for share in shares)}"
+        return plot_rows(labels, middle, spans, xlabel=xlabel, method=self.method, ax=ax)
 
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ ``InferenceData``, for its plots and diagnostics.
@@ -343,6 +399,9 @@ class Posterior:
             warnings.filterwarnings("ignore", message="More chains")
             return _arviz().from_dict(posterior=dict(self.draws), posterior_attrs={"method": self.method})
 
+    def _labels(self) -> list[str]:
+        return [label for name, array in self.draws.items() for label in component_labels(name, array.shape[2:])]
+
     def _each(self, name: str | None, estimate: Callable[[NDArray[np.float64]], Estimate]) -> Any:
         """Apply ``estimate`` to the draws of all chains in one axis: for one parameter, or for all in a dictionary."""
         if name is None:
@@ -358,6 +417,22 @@ class Posterior:
         shape = array.shape[2:]
         figures = [figure(array[:, :, *index]) for index in np.ndindex(shape)]
         return np.array(figures, dtype=np.float64).reshape(shape)[()]
+
+
+class _Summary(pd.DataFrame):
+    """A table that prints all its columns, however narrow the terminal; so do the tables made from it."""
+
+    @property
+    def _constructor(self) -> type[_Summary]:
+        return _Summary
+
+    def __repr__(self) -> str:
+        with pd.option_context("display.max_columns", None, "display.expand_frame_repr", False):
+            return super().__repr__()
+
+    def _repr_html_(self) -> str | None:
+        with pd.option_context("display.max_columns", None):
+            return super()._repr_html_()  # type: ignore[misc, no-any-return]
 
 
 def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: float = 1.05) -> None:
@@ -392,7 +467,7 @@ def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: f
         (value, label, index)
         for index, one in enumerate(batch)
         for name, array in one.draws.items()
-        for value, label in zip(np.ravel(one.rhat(name)), _labels(name, array.shape[2:]), strict=True)
+        for value, label in zip(np.ravel(one.rhat(name)), component_labels(name, array.shape[2:]), strict=True)
     ]
     too_large = [figure for figure in figures if figure[0] > threshold]
     if not too_large:
@@ -435,13 +510,6 @@ def _sample_sd(pooled: NDArray[np.float64]) -> Estimate:
     if len(pooled) == 1:
         return np.full(pooled.shape[1:], np.nan)[()]
     return pooled.std(axis=0, ddof=1)
-
-
-def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
-    if not shape:
-        return [name]
-    indices = itertools.product(*map(range, shape))
-    return [f"{name}[{', '.join(map(str, index))}]" for index in indices]
 
 
 def _rhat(draws: NDArray[np.float64]) -> float:

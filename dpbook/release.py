@@ -11,18 +11,24 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpbook._validation import delta_value, finite_number, flag, integer, interval, positive
+from dpbook import _html
+from dpbook._labels import component_labels
+from dpbook._validation import delta_value, finite_number, flag, integer, interval, one_of, positive
 from dpbook._version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Release"]
 
 _FORMAT = "dpbook.Release/1"
 _PURE = ("laplace", "geometric")  # mechanisms whose delta is 0
+_ADDITIVE = (*_PURE, "gaussian")  # mechanisms whose scale is that of noise added to the values
 _MOST_RECORDS = 2**53  # beyond, a float does not hold every whole number
 _DEEPEST = 20  # levels of lists and mappings in the settings
 
@@ -292,6 +298,65 @@ class Release:
         if isinstance(paid, bool) or not isinstance(paid, (int, float)):
             return ", taken as public: the guarantee needs them to be set without looking at these records"
         return f", released privately from the same records at ε = {paid:.6g}, which adds to the ε above"
+
+    def plot(self, name: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Draw every released value as a point, with a bar of one noise scale to either side.
+
+        Only Laplace, geometric and Gaussian noise is added to values; those of other mechanisms have no bar.
+
+        Parameters
+        ----------
+        name : str, optional
+            One entry of ``values``; without it, all of them, which share an axis.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; without it, a new figure in the book's style.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With a row for each number that was released.
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from dpbook import Release
+        >>> release = Release(values={"sum": [12.3]}, model="binomial", mechanism="laplace", scale={"sum": 2.0},
+        ...                   sensitivity={"sum": 1.0}, epsilon=0.5, n=40, float_safe=False)
+        >>> release.plot(ax=Figure().subplots()).get_xlabel()
+        'released value ± noise scale'
+
+        Explained in :doc:`/book/background/after-a-release`.
+        """
+        from dpbook.plotting import plot_rows
+
+        names = tuple(self.values) if name is None else (one_of("name", name, tuple(self.values)),)
+        labels = [label for each in names for label in component_labels(each, self.values[each].shape)]
+        middle = np.concatenate([self.values[each].astype(np.float64).ravel() for each in names])
+        reach = np.concatenate([np.full(self.values[each].size, self.scale[each]) for each in names])
+        title = f"{self.model}, {self.mechanism}, ε = {self.epsilon:g}"
+        added = self.mechanism in _ADDITIVE
+        spans = [np.stack([middle - reach, middle + reach], axis=-1)] if added else []
+        xlabel = "released value ± noise scale" if added else "released value"
+        return plot_rows(labels, middle, spans, xlabel=xlabel, title=title, method=self.mechanism, ax=ax)
+
+    def _repr_html_(self) -> str:
+        noise = "float-safe noise" if self.float_safe else "seeded teaching noise"
+        delta = f", δ = {self.delta:.4g}" if self.delta else ""
+        return _html.table(
+            f"Release of {self.model} by {self.mechanism}: ε = {self.epsilon:.4g}{delta}, n = {self.n}, "
+            f"{self.neighbours} neighbours, {noise}",
+            ["statistic", "shape", "values", "sensitivity", "scale"],
+            [
+                [
+                    name,
+                    value.shape or "scalar",
+                    _html.several(value.ravel().tolist()),
+                    self.sensitivity[name],
+                    self.scale[name],
+                ]
+                for name, value in self.values.items()
+            ],
+        )
 
     def __repr__(self) -> str:
         names = ", ".join(f"{name}{list(value.shape)}" for name, value in self.values.items())

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpbook import _html
 from dpbook._columns import Column, Rows, Table, number_of, numbers_of, objects, pieces_of, row_items
 from dpbook._validation import analyst_generator, finite_number, flag, integer
 from dpbook.records import _dask_partitions, _is_dask
@@ -348,6 +349,15 @@ class Schema:
         missing = dict(self.missing) if isinstance(self.missing, Mapping) else self.missing
         return f"Schema({dict(self.columns)!r}, missing={missing!r})"
 
+    def _repr_html_(self) -> str:
+        fills = self.missing if isinstance(self.missing, Mapping) else {}
+        otherwise = "a state of its own" if self.missing == "category" else "refused"
+        return _html.table(
+            f"Schema of {len(self.columns)} column{'s' * (len(self.columns) != 1)}",
+            ["column", "kind", "values", "if missing"],
+            [[name, _name_of(kind), _span(kind), fills.get(name, otherwise)] for name, kind in self.columns.items()],
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         missing = dict(self.missing) if isinstance(self.missing, Mapping) else self.missing
         return Schema, (dict(self.columns), missing)
@@ -603,6 +613,13 @@ class Schema:
 def _states(kind: Kind) -> tuple[Any, ...]:
     """Return the values that a column can take, where the schema lists them: of a Category or a Flag."""
     return kind.states if isinstance(kind, Category) else (False, True)
+
+
+def _span(kind: Kind) -> str:
+    """Return the values that a column can take, for a table."""
+    if isinstance(kind, Category):
+        return _html.several(kind.states) + (f"; others to {kind.other}" if kind.other is not None else "")
+    return "False, True" if isinstance(kind, Flag) else f"{kind.low:.15g} to {kind.high:.15g}"
 
 
 def _name_of(kind: Kind) -> str:

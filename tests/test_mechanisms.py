@@ -432,6 +432,12 @@ BAD: list[tuple[str, Callable[..., Any], str]] = [
     ("quantile-grid", lambda **k: untyped.private_quantile([1], 0.5, bounds=(0, 1), epsilon=1, grid=1, **k), "grid"),
     ("response-code", lambda **k: untyped.randomized_response([0, 2], epsilon=1, **k), "answers"),
     ("response-negative", lambda **k: untyped.randomized_response([-1], epsilon=1, **k), "answers"),
+    ("exponential-set", lambda **k: untyped.exponential({1, 2}, [1, 2], sensitivity=1, epsilon=1, **k), "candidates"),
+    (
+        "exponential-mapping",
+        lambda **k: untyped.exponential({1: 0, 2: 0}, [1, 2], sensitivity=1, epsilon=1, **k),
+        "candidates",
+    ),
     ("response-mask", lambda **k: untyped.randomized_response(HIDDEN, epsilon=1, **k), "answers"),
     ("response-masked-list", lambda **k: untyped.randomized_response([np.ma.masked, 1], epsilon=1, **k), "answers"),
     ("response-large", lambda **k: untyped.randomized_response([1, 10**400], epsilon=1, **k), "answers"),
@@ -719,3 +725,11 @@ def test_an_audit_refutes_the_sparse_vector_technique_that_releases_the_noisy_an
     pair = ([0.0] * 5, [1.0] * 5)
     assert found_in_sparse_vector(pair, bar=1.0, query=1.0) <= 2
     assert found_in_sparse_vector(pair, late_and_low, bar=1.0, query=1.0, values=True) > 2
+
+
+def test_an_epsilon_too_small_for_a_real_randomised_response_costs_nothing() -> None:
+    """The true answer's probability then rounds to less than one in five, which OpenDP refuses."""
+    budget = PrivacyBudget(1.0)
+    with pytest.raises(ValueError, match="epsilon must be larger for 5 categories"):
+        randomized_response([0, 1, 4], epsilon=1e-30, categories=5, budget=budget)
+    assert budget.spent == (0.0, 0.0)

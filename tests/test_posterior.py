@@ -11,9 +11,13 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dpbook.plotting import METHODS
 from dpbook.posterior import ConvergenceWarning, Posterior, warn_if_unconverged
 
 
@@ -280,3 +284,48 @@ def test_wrong_levels_and_names_are_refused_by_name(posterior: Posterior) -> Non
         posterior.summary(1.0)
     with pytest.raises(ValueError, match="q must"):
         posterior.quantile([0.5, 1.5])
+
+
+@pytest.mark.parametrize("width", [20, 80, 300])
+def test_the_summary_prints_all_its_columns_at_any_width(posterior: Posterior, width: int) -> None:
+    """As in a terminal: there pandas leaves out the columns that do not fit, or breaks the table in two."""
+    with pd.option_context("display.width", width, "display.max_columns", 3):
+        for table in (posterior.summary(), posterior.summary().round(2), posterior.summary().iloc[:1]):
+            header, *rows = repr(table).splitlines()
+            assert header.split() == list(table.columns)
+            assert len(rows) == len(table)
+            assert all(f"<th>{column}</th>" in table._repr_html_() for column in table.columns)
+
+
+def test_the_summary_remains_a_frame_that_can_be_pickled(posterior: Posterior) -> None:
+    summary = posterior.summary()
+    assert isinstance(summary, pd.DataFrame)
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(summary)), summary)
+
+
+def test_plot_draws_means_and_intervals_of_every_component() -> None:
+    draws = np.random.default_rng(3).normal(size=(2, 200, 3))
+    posterior = Posterior({"beta": draws, "s$x$": draws[:, :, 0]}, method="naive")
+    ax = posterior.plot(level=0.9, ax=Figure().subplots())
+    assert [each.get_text() for each in ax.get_yticklabels()] == ["beta[0]", "beta[1]", "beta[2]", r"s\$x\$"]
+    assert ax.get_xlabel() == "posterior mean, intervals of 90 % and 50 %"
+    outer, inner = (np.array(lines.get_segments())[:, :, 0] for lines in ax.collections)
+    np.testing.assert_allclose(outer[:3], posterior.interval(0.9, "beta"))
+    np.testing.assert_allclose(inner[:3], posterior.interval(0.5, "beta"))
+    np.testing.assert_allclose(ax.lines[0].get_xdata()[:3], posterior.mean("beta"))
+    assert ax.lines[0].get_color() == METHODS["naive"].color
+    low, high = ax.get_ylim()
+    assert low > high  # the first component on top
+
+
+def test_plot_takes_one_parameter_and_makes_a_figure_without_changing_defaults() -> None:
+    plt.figure()  # chooses a backend, once
+    before = mpl.rcParams.copy()
+    ax = Posterior({"theta": [[0.1, 0.2]], "sigma": [[1.0, 2.0]]}).plot("sigma", level=0.4)
+    plt.close("all")
+    assert [each.get_text() for each in ax.get_yticklabels()] == ["sigma"]
+    assert ax.get_xlabel() == "posterior mean, intervals of 40 %"
+    assert not ax.spines["top"].get_visible()
+    assert mpl.rcParams == before
+    with pytest.raises(ValueError, match="name must be one of"):
+        Posterior({"theta": [[0.1]]}).plot("beta")

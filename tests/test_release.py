@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from matplotlib.figure import Figure
 
 from dpbook import Release, __version__
 
@@ -338,3 +339,21 @@ def test_the_report_claims_nothing_about_bounds_that_the_release_does_not_know()
     assert "without looking" not in bought
     assert "taken as public" in make(settings={"bounds_epsilon": "0.25"}).report()  # not a number: not believed
     assert "- **Bounds.** none." in make(bounds={}).report()
+
+
+def test_plot_draws_every_value_with_its_noise_scale():
+    ax = make().plot(ax=Figure().subplots())
+    assert [each.get_text() for each in ax.get_yticklabels()][:3] == ["sum[0]", "table[0, 0]", "table[0, 1]"]
+    assert ax.get_xlabel() == "released value ± noise scale"
+    assert ax.get_title() == "binomial, laplace, ε = 0.5"
+    bars = np.array(ax.collections[0].get_segments())[:, :, 0]
+    np.testing.assert_allclose(bars, [[10.25, 14.25], *([v - 4, v + 4] for v in range(6))])
+    one = make().plot("table", ax=Figure().subplots())
+    assert len(one.get_yticklabels()) == 6
+
+
+def test_plot_draws_no_noise_where_none_was_added_to_the_values():
+    """The scale of an exponential mechanism is a temperature, not a distance on the axis."""
+    ax = make(mechanism="exponential").plot(ax=Figure().subplots())
+    assert len(ax.collections) == 0
+    assert ax.get_xlabel() == "released value"

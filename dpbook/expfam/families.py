@@ -952,7 +952,8 @@ class CustomFamily(_Bounded):
     def _one_by_one(self, records: Array) -> Array:
         """Return the statistic of each record by itself, within its range, without a sign of what went on inside it."""
         low, _ = self._inside_range
-        different, place = np.unique(records, return_inverse=True)
+        # Zeros have one sign: 1/x tells 0 from -0, np.unique does not, and one record would speak for others.
+        different, place = np.unique(records + 0.0, return_inverse=True)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             values = np.array([self._one(record) for record in different.tolist()])

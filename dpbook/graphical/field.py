@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from dpbook import _html
 from dpbook._validation import analyst_generator, finite_array, integer, one_of
 from dpbook.graphical.domain import Clique, Domain, Groups, checked_clique, checked_groups, group_name, in_order
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree, largest_table
@@ -367,6 +368,20 @@ class MarkovRandomField:
         names = "; ".join(group_name(group) for group in self.groups)
         fitted = f", {self.report.method}" if self.report else ""
         return f"MarkovRandomField({len(self.domain.names)} variables; {names}; {self.inference}{fitted})"
+
+    def _repr_html_(self) -> str:
+        report = self.report
+        settled = "" if report is None else "converged" if report.converged else "not converged"
+        fitted = f", fitted by {report.method} ({settled})" if report else ""
+        variables = _html.several([f"{v} ({k})" for v, k in zip(self.domain.names, self.domain.sizes, strict=True)])
+        return _html.table(
+            f"Markov random field of {variables}; {self.inference} inference{fitted}",
+            ["clique", "table", "cliques that share it"],
+            [
+                [" × ".join(group[0]), " × ".join(map(str, table.shape)), len(group)]
+                for group, table in zip(self.groups, self.potentials, strict=True)
+            ],
+        )
 
 
 def make_engine(domain: Domain, groups: Groups, inference: str, limit: int) -> JunctionTree | LoopyGraph:

@@ -816,7 +816,32 @@ class _Search:
             if public_range is not None:
                 raise ValueError("public_range is not used where bounds are given")
             public = {"quantile": given}
-        return cls(kind, given, public, theta, start, doublings, resolution)
+        search = cls(kind, given, public, theta, start, doublings, resolution)
+        search._require_grids()
+        return search
+
+    def _require_grids(self) -> None:
+        """Raise unless all bounds that may be found have a centre and a grid: afterwards it would cost epsilon."""
+        with np.errstate(all="ignore"):
+            if self.kind == "centred":
+                public = self.public["public_range"]
+                low, width, _ = searches._candidates(*public, self.resolution)
+                high = np.minimum(low + width, public[1])
+            else:
+                found = [self._within(math.ldexp(self.start, t)) for t in range(self.doublings + 1)]
+                low, high = np.array([self.given] if self.kind == "given" else found).T
+            half, finite = (high - low) / 2, bool(np.isfinite(low + high).all())
+        if not (finite and half.min() >= 2.0**-990 and half.max() <= 2.0**990):
+            raise ValueError(
+                "bounds, public_range or start must be rescaled: bounds that may be found are too wide, or too narrow "
+                f"for floats, with half-widths from {half.min():.3g} to {half.max():.3g}"
+            )
+
+    def _within(self, half: float) -> tuple[float, float]:
+        """Return the symmetric bounds cut to the public range, or that range where nothing is left."""
+        low, high = self.public.get("public_range", (-half, half))
+        cut = max(low, -half), min(high, half)
+        return cut if cut[0] < cut[1] else (low, high)
 
     def spends(self, epsilon: float, partitions: int, split: float | None) -> float:
         """Return the epsilon of the search."""
@@ -843,9 +868,7 @@ class _Search:
         found = searches.doubled_bounds(
             values, epsilon=epsilon, theta=self.theta, start=self.start, doublings=self.doublings, rng=rng
         )
-        low, high = self.public.get("public_range", (found.low, found.high))
-        low, high = max(low, found.low), min(high, found.high)
-        return (low, high) if low < high else self.public["public_range"]
+        return self._within(found.high)
 
     def failure(self, partitions: int, epsilon: float, width: float | None) -> float:
         """Bound the probability that the search failed, given the width that it found (None: before it is known)."""

@@ -3,20 +3,25 @@
 Given the parameters, sums over n records are nearly normal, N(n mu, n Sigma), and given the variances of the Laplace
 noise so is the noise. Their sum, the release, is then N(n mu, n Sigma + D): no latent statistic holds a parameter fast,
 as in Gibbs sampling, and a Hamiltonian sampler can move all parameters at once. Cost does not depend on n.
+Where the covariates' prior would push the sums far into the tails of that normal law, the exact law takes its place.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbook.regression._unconstrained import Natural, Unconstrained, product, times
-from dpbook.regression.hamiltonian import draw, released_moments
+from dpbook.regression.hamiltonian import draw, part_of, released_moments
 from dpbook.regression.problem import Draws, Problem
 
 __all__ = ["sample"]
 
 Array = NDArray[np.float64]
+_OVERRULED = 0.8  # of the covariates' variance: less of it is left to the release where the prior overrules it
 _BY_HAND = 16  # matrices up to this size are inverted by vector operations over the batch, larger ones by LAPACK
 
 
@@ -30,6 +35,8 @@ def sample(
     warm_up: int | None = None,
 ) -> Draws:
     """Draw theta and sigma2 given noisy statistics, with the exact statistics integrated out.
+
+    Releases that the prior of the covariates overrules are drawn by the exact law of the sums.
 
     Parameters
     ----------
@@ -68,16 +75,46 @@ def sample(
 
     Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
-    return draw(
-        CollapsedTarget,
-        problem,
-        draws=draws,
-        chains=chains,
-        rng=rng,
-        warm_up=warm_up,
-        progress=progress,
-        label="collapsed",
-    )
+    settings: dict[str, Any] = {"draws": draws, "chains": chains, "rng": rng, "warm_up": warm_up, "progress": progress}
+    theta = np.empty((problem.releases, chains, draws, problem.layout.regressors))
+    sigma2 = np.empty((problem.releases, chains, draws))
+    strained = prior_overrules(problem)
+    for which, module in ((~strained, None), (strained, "dpbook.regression.exact")):
+        if which.any():
+            # The exact law is imported when needed: it is built on this module.
+            target = CollapsedTarget if module is None else importlib.import_module(module).ExactTarget
+            theta[which], sigma2[which] = draw(target, part_of(problem, which), **settings, label="collapsed")
+    return Draws(theta, sigma2)
+
+
+def prior_overrules(problem: Problem) -> NDArray[np.bool_]:
+    """Tell for which releases the prior of the covariates overrules what the release shows of them, shape (release,).
+
+    Sums are nearly normal about what the parameters say, within a few standard deviations. Where the bounds are far
+    too wide and the noise small, the weak prior of the covariates, which comes from the bounds, holds their covariance
+    up against the release: then the law of the sums is used far out in its tails, where it is not normal, and the
+    spread it claims for the sums of xy is too large. This is seen beforehand: in some direction v the released
+    variance v'Sv is less than 80 % of the variance v'Cv that prior and release together settle on, and the noise of
+    n v'Sv is smaller than its sampling spread.
+    """
+    layout, n, prior = problem.layout, problem.n, problem.covariates
+    d, first = layout.d, int(layout.intercept)
+    moments = layout.matrix(problem.noisy, n) / n[:, None, None]
+    mean = moments[:, 0, 1 : d + 1] if first else np.zeros((problem.releases, d))
+    scatter = moments[:, first : first + d, first : first + d] - mean[:, :, None] * mean[:, None, :]
+    values, vectors = np.linalg.eigh(scatter)
+    scatter = (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+    off = mean - prior.mean if first else mean
+    weight = (prior.strength * n / (prior.strength + n))[:, None, None]
+    settled = prior.scale + n[:, None, None] * scatter + weight * off[:, :, None] * off[:, None, :]
+    root = np.linalg.inv(np.linalg.cholesky(settled / (n + prior.dof)[:, None, None]))
+    share, turned = np.linalg.eigh(root @ scatter @ np.swapaxes(root, -1, -2))
+    v = np.swapaxes(root, -1, -2) @ turned  # columns with v'Cv = 1
+    squares = (v**2).sum(axis=1)
+    noise = (2 if problem.laplace else 1) * problem.scale[:, None] ** 2
+    noise = noise * (2 * squares**2 - (v**4).sum(axis=1) + 4 * squares * np.einsum("rij,ri->rj", v, mean) ** 2)
+    told = (share < _OVERRULED) & (noise < 2 * n[:, None])
+    return np.asarray(told.any(axis=-1) & (n > 2 * layout.width))
 
 
 class CollapsedTarget:

@@ -212,14 +212,14 @@ def released_moments(natural: Natural, n: Array, problem: Problem) -> tuple[Arra
     return mean, cov, n * (cov[rows, columns] + mean[rows] * mean[columns])
 
 
-def part_of(problem: Problem, block: slice) -> Problem:
+def part_of(problem: Problem, block: slice | NDArray[np.bool_]) -> Problem:
     """Return the problem of some of the releases, without their higher moments.
 
     Parameters
     ----------
     problem : Problem
         The batch.
-    block : slice
+    block : slice or array of bool
         Which releases.
 
     Returns
@@ -464,6 +464,8 @@ def start_of(
     noise = np.broadcast_to((2.0 if problem.laplace else 1.0) * scale**2, (problem.layout.size, len(scale)))
     position = _candidate(target, coordinates, problem, chains, 4 * noise, rng)
     position = _scored(target, coordinates, problem, position, noise)
+    if not target.mixture:
+        position = _pinned(target, coordinates, problem, position, noise)
     natural = coordinates.natural(position)
     information = information_at(target, coordinates, problem, position, noise)
     coordinates = _centred(coordinates, natural, information, chains, problem.releases)
@@ -506,11 +508,11 @@ def _candidate(
     return np.asarray(np.take_along_axis(np.stack(candidates), chosen[None, None], axis=0)[0])
 
 
-def _fitted(noisy: Array, problem: Problem) -> Natural:
-    """Return parameters fitted to noisy sums (chain, release, k) made valid, under the prior; the batch last.
+def _fitted(noisy: Array, problem: Problem, *, shrunk: bool = True) -> Natural:
+    """Return parameters fitted to noisy sums (chain, release, k) made valid, under the prior or alone; the batch last.
 
     Means move into the bounds; the centred scatter, not the whole matrix, moves to the nearest positive one, since
-    that leaves n and the means alone.
+    that leaves n and the means alone. No variance is taken to be smaller than the noise of its mean can tell.
     """
     layout = problem.layout
     first, n = int(layout.intercept), problem.n
@@ -523,8 +525,12 @@ def _fitted(noisy: Array, problem: Problem) -> Natural:
         mean = np.zeros_like(sums[..., 0])
         scatter = sums
     values, vectors = np.linalg.eigh(scatter)
-    scatter = (vectors * np.clip(values, _FLOOR, _FAR**2)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    floor = np.minimum(_FLOOR, problem.scale / n)[:, None]
+    scatter = (vectors * np.clip(values, floor, _FAR**2)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     covariates, prior, d = problem.covariates, problem.prior, layout.d
+    if not shrunk:
+        covariates = covariates._replace(strength=0 * n, scale=0 * covariates.scale, dof=0 * n)
+        prior = prior._replace(precision=0 * prior.precision, shape=0 * n, rate=0 * n)
     off = mean[..., :d] - covariates.mean
     weight = covariates.strength / (covariates.strength + n)
     cov_x = covariates.scale + n[:, None, None] * scatter[..., :d, :d]
@@ -547,6 +553,20 @@ def _fitted(noisy: Array, problem: Problem) -> Natural:
         return np.moveaxis(array.reshape(-1, *array.shape[2:]), 0, -1)
 
     return Natural(last(theta), sigma2.reshape(-1), last(mean_x), last(cov_x))
+
+
+def _pinned(target: Target, coordinates: Unconstrained, problem: Problem, position: Array, noise: Array) -> Array:
+    """Return the released statistics' own fit, scored from there, for chains that scoring left far from it.
+
+    Scoring moves in units of the prior. Where noise is small and the prior far from the data, the mode is hundreds of
+    such units away, and no larger than the noise: it is read off the release instead.
+    """
+    chains = position.shape[1] // problem.releases
+    fit = coordinates.position_of(_fitted(np.tile(problem.noisy, (chains, 1, 1)), problem, shrunk=False))
+    better = target.value(coordinates, fit, noise) > target.value(coordinates, position, noise) + _HOPELESS
+    if not better.any():
+        return position
+    return np.where(better, _scored(target, coordinates, problem, np.where(better, fit, position), noise), position)
 
 
 def _solved(matrix: Array, vector: Array) -> Array:

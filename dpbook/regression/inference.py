@@ -112,7 +112,8 @@ def infer(
     prior : NormalInverseGamma
         Of the coefficients (the intercept first) and the error variance, in the data's units.
     method : str, default "collapsed"
-        "collapsed" integrates the latent sums out and samples the parameters; "naive" takes the noisy sums for the
+        "collapsed" integrates the latent sums out and samples the parameters (by the exact law of the sums where
+        bounds are so wide that their normal law would mislead); "naive" takes the noisy sums for the
         truth; "gibbs-noisy" (needs ``moments=True``), "gibbs-prior" and "gibbs-update" are the Gibbs samplers of
         :mod:`~dpbook.regression.gibbs`; "exact" is right at any n where covariates are normal; "individual" has a
         latent record for everyone (extra ``pymc``, small n).

@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 Point = Mapping[str, float]
 _WHOLE = frozenset({"n", "m", "draws"})
 _NAMES = {"epsilon": "ε", "log_delta": "ln(1/δ)", "c1": "c₁", "draws": "k", "reach": "R/σ", "floor": "a₀"}
+_NAMES |= {"lopsided": "β/α", "share": "the share of ones", "alpha": "α", "prior_sd": "σ₀/σ"}
 _ROUNDING = 1e-8  # of a logarithm of delta
 _CLIMBS = 12  # from the best starts, and as many from others
 

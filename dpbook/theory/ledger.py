@@ -469,7 +469,7 @@ def _attacked(name: str) -> Finding:
     where = _show({key: float(f"{value:.3g}") for key, value in found.at.items()})
     return Finding(
         "fails" if found.refuted else "holds",
-        f"no violation among {found.evaluations} points of a short search over {attacks[name].over}",
+        f"no violation among {found.evaluations} points of a short search",
         f"violated at {where}" if found.refuted else "",
     )
 
@@ -748,7 +748,7 @@ claims: tuple[Claim, ...] = (
     ),
     Claim(
         "coins-IV-without-epsilon",
-        "this book, first edition",
+        "this book, withdrawn",
         r"Coins, IV, redrawn: the same with $\ln(1/\delta)$ in place of $\ln(1/\delta) + \varepsilon$.",
         "",
         "fails",

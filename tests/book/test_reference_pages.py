@@ -114,7 +114,9 @@ def test_the_scorecard_says_which_reader_noise_once_is_better_for() -> None:
     assert (distance["noise-aware"] < distance["exponential"]).all()
     assert (distance["naive"] > distance["exponential"]).tolist() == [True, True, False, False, False]
     assert distance.index[1] == 0.1
-    typed = f"distance of {distance.loc[0.03, 'naive']:.3f} against {distance.loc[0.03, 'exponential']:.3f}"
+    naive, heat = distance["naive"].iloc[0], distance["exponential"].iloc[0]
+    assert distance.index[0] == 0.03
+    typed = f"distance of {naive:.3f} against {heat:.3f}"
     assert typed in scorecard()
 
 

@@ -297,6 +297,18 @@ def test_no_statistic_can_move_the_sum_by_more_than_its_range(name, outside, dat
     assert abs(int(one.totals[0]) - int(other.totals[0])) * unit <= family.sensitivity(outside) + unit
 
 
+@pytest.mark.parametrize("outside", ["clip", "redact"])
+@pytest.mark.parametrize("statistic", [lambda x: 1 / x, lambda x: np.copysign(1.0, x)])
+def test_the_sign_of_one_zero_does_not_become_that_of_others(statistic, outside):
+    """1/x is infinite at both zeros, with two signs: equal records share one call, and must be the same to it."""
+    family = half_normal_like(-5.0, 5.0, statistic, range_inside=(-1.0, 1.0))
+    unit = family._grid(outside)[1]
+    for data in ([0.0] * 9, [-0.0] * 9, [0.0, -0.0] * 4 + [1.0]):
+        for first in (0.0, -0.0, -4.0, 4.0):
+            one, other = (_sums(np.array(x), family, outside) for x in (data, [first, *data[1:]]))
+            assert abs(int(one.totals[0]) - int(other.totals[0])) * unit <= family.sensitivity(outside) + unit
+
+
 def test_a_statistic_that_is_not_monotone_needs_its_range():
     with pytest.raises(ValueError, match="range_inside"):
         half_normal_like()  # the ends say (1, 4), and 0 lies between the bounds

@@ -226,6 +226,49 @@ def test_rows_of_any_width_or_keys_of_any_name_are_a_partitions_own(rows, row, p
     check_others(named, named_other, place, n=8)
 
 
+def dictionary_chunks(*chunks):
+    """A column of Arrow dictionaries, each with one-byte codes of its own labels."""
+    arrays = [
+        pa.DictionaryArray.from_arrays(pa.array(range(len(labels)), pa.int8()), pa.array(labels)) for labels in chunks
+    ]
+    return pa.table({"x": pa.chunked_array(arrays)})
+
+
+def not_quite_text(last):
+    """A column of Arrow strings, the last of which need not be UTF-8."""
+    buffers = pa.array([b"abc"] * 7 + [last], pa.binary()).buffers()
+    return pa.table({"x": pa.Array.from_buffers(pa.string(), 8, buffers)})
+
+
+@pytest.mark.parametrize("form", [lambda t: t, lambda t: t.to_pandas(types_mapper=pd.ArrowDtype)])
+def test_arrow_text_that_arrow_cannot_join_or_read_is_its_records_own(form):
+    """Arrow raises where the joint dictionary needs wider codes, holds a null, or where text is not UTF-8."""
+    words = [f"a{i}" for i in range(100)]
+    few, many = (dictionary_chunks(words, [*words[:27], *more]) for more in (["a50"], ["new"]))
+    check_others(form(few), form(many), 127, n=128)
+    rest = [f"b{i}" for i in range(27)]
+    check_others(
+        form(dictionary_chunks(words, [*rest, "a0"])), form(dictionary_chunks(words, [*rest, "b99"])), 127, n=128
+    )
+    check_others(
+        form(dictionary_chunks(["u", "v"], ["u", "w"])), form(dictionary_chunks(["u", "v"], ["u", None])), 3, n=4
+    )
+    check_others(form(not_quite_text(b"abc")), form(not_quite_text(b"\xff\xfe")), 7, n=8)
+
+
+@pytest.mark.parametrize("as_category", [False, True])
+@pytest.mark.parametrize("last", [None, pd.Interval(0.5, 1.5), "none"])
+def test_the_ends_of_intervals_are_numbers_of_one_kind(last, as_category):
+    """One missing interval, or one with a fraction, makes floats of all the whole ends of a column of intervals."""
+    values = [pd.Interval(i, i + 1) for i in range(8)]
+    kind = pd.Categorical if as_category else list
+    check_others(pd.DataFrame({"x": kind(values)}), pd.DataFrame({"x": kind([*values[:7], last])}), 7, n=8)
+
+
+def test_a_complex_number_does_not_change_the_sign_of_zeros():
+    check_others(pd.DataFrame({"x": [-0.0] * 8}), pd.DataFrame({"x": [-0.0] * 7 + [1j]}), 7, n=8)
+
+
 def test_what_a_mask_hides_is_missing_and_never_shown():
     hidden = np.ma.array([[1.0, 2.0], [3.0, 77.0]] * 4, mask=[[False, False], [False, True]] * 4)
     structured = np.ma.array([(1, 77.0)] * 6, mask=[(False, True)] * 6, dtype=[("x", int), ("y", float)])

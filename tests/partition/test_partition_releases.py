@@ -507,3 +507,26 @@ def test_noise_that_would_not_fit_its_64_bits_is_refused_before_the_charge(rng):
     with pytest.raises(ValueError, match="epsilon must lie between"):
         centred_bounds([0.5] * 9, public_range=(0, 1), epsilon=1e-300, rng=rng, budget=budget)
     assert budget.spent == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"bounds": (-1e308, 1e308)},
+        {"bounds": (-1e308, 5e307)},
+        {"bounds": (0, 5e-324)},
+        {"bounds": (1.6e308, 1.6e308 + 1e296)},
+        {"public_range": (-1e308, 1e308)},
+        {"public_range": (1, 1 + 2**-50)},
+        {"public_range": (0, 1e-300)},
+        {"bounds": "sparse-vector", "start": 1e-300},
+        {"bounds": "sparse-vector", "start": 1e290},
+    ],
+)
+def test_bounds_without_a_grid_cost_nothing(options):
+    """Bounds that a search could only find to fail on are refused before it, whatever it would find."""
+    budget, rows = PrivacyBudget(1.0), np.arange(40.0).reshape(20, 2) % 7
+    model = ConjugateRegression()
+    with pytest.raises(ValueError, match="must be rescaled"):
+        release_quantile(rows, 0.5, posterior=model, partitions=4, epsilon=1.0, budget=budget, **options)
+    assert budget.spent == (0.0, 0.0)

@@ -15,6 +15,7 @@ from dpbook.regression import collapsed
 from dpbook.regression._unconstrained import Natural, Unconstrained, coordinates_for
 from dpbook.regression.collapsed import CollapsedTarget, inverse_of
 from dpbook.regression.hamiltonian import _mirrored, _State, released_moments
+from dpbook.regression.inference import problem_of
 from dpbook.regression.moments import from_normal, record_moments
 from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
 
@@ -315,6 +316,73 @@ def test_with_many_records_and_a_large_epsilon_the_posterior_is_the_non_private_
     np.testing.assert_allclose(private.mean("theta"), open_.mean("theta"), atol=0.3 * open_.sd("theta").max())
     np.testing.assert_allclose(private.sd("theta"), open_.sd("theta"), rtol=0.2)
     assert abs(private.mean("sigma2") - open_.mean("sigma2")) < 0.4 * open_.sd("sigma2")
+
+
+def skewed(seed, d=10, n=500):
+    """Covariates of unequal spread, some of them nearly dependent; bounds (-2, 2) and (-5, 5) would do."""
+    rng = np.random.default_rng(seed)
+    x = 0.3 * rng.normal(size=(n, d)) @ (rng.normal(size=(d, d)) / np.sqrt(d) + np.eye(d)).T
+    return x, 1 + x @ rng.normal(size=d) + 0.5 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    ("seed", "wide", "epsilon", "settings"),
+    [
+        (0, 5, 1e6, {}),
+        (2, 20, 1e9, {"mechanism": "gaussian"}),
+        (3, 20, 1e9, {"intercept": False}),
+        (5, 50, 1e12, {}),
+    ],
+)
+def test_bounds_far_too_wide_leave_the_non_private_posterior_where_noise_is_nothing(seed, wide, epsilon, settings):
+    """1,200 nearly independent draws: of 11 means and sds, one is off by .16 sd or 10 % in a right sampler with
+    probability below 10⁻⁵. The normal law of the sums alone was off by 22 sd, with R² of -.5 where .8 is possible."""
+    x, y = skewed(seed)
+    rng = np.random.default_rng(seed)
+    prior = regression.NormalInverseGamma(0.0, 1e-3, 1.0, 0.1)
+    bounds = {"x_bounds": (-2 * wide, 2 * wide), "y_bounds": (-5 * wide, 5 * wide)}
+    intercept = settings.get("intercept", True)
+    release = regression.release(x, y, epsilon=epsilon, intercept=intercept, rng=rng, **bounds)
+    if "mechanism" in settings:  # noise so small that its law does not matter; the sampler's own does
+        release = replace(release, mechanism="gaussian", delta=1e-6)
+    private = regression.infer(release, prior, draws=1200, chains=8, rng=rng, warm_up=150)
+    open_ = regression.infer_nonprivate(x, y, prior, intercept=intercept, draws=20_000, rng=rng)
+    for name in ("theta", "sigma2"):
+        mean, sd = open_.mean(name), open_.sd(name)
+        assert np.abs((private.mean(name) - mean) / sd).max() < 0.16
+        np.testing.assert_allclose(private.sd(name), sd, rtol=0.1)
+    w = np.column_stack([np.ones(len(x)), x]) if intercept else x
+    least = ((y - w @ np.linalg.lstsq(w, y, rcond=None)[0]) ** 2).mean()
+    assert ((y - private.predict(x)) ** 2).mean() < 1.01 * least
+
+
+def test_the_prior_overrules_where_bounds_are_too_wide_and_the_noise_small_and_nowhere_else():
+    def overruled(wide, epsilon, n=500, d=10):
+        x, y = skewed(0, d, n)
+        settings = {"x_bounds": (-2 * wide, 2 * wide), "y_bounds": (-5 * wide, 5 * wide), "epsilon": epsilon}
+        release = regression.release(x, y, **settings, rng=np.random.default_rng(0))
+        problem = problem_of([release], regression.NormalInverseGamma(0.0, 1.0, 2, 0.2))
+        return bool(collapsed.prior_overrules(problem)[0])
+
+    assert [overruled(wide, 1e6) for wide in (0.5, 5, 50)] == [False, True, True]
+    assert [overruled(50, epsilon) for epsilon in (1, 100, 1e5)] == [False, False, True]
+    assert not overruled(5, 1e6, n=200_000)
+    assert not overruled(50, 1e6, n=20)  # too few records for the exact law
+
+
+def test_a_batch_may_hold_releases_of_both_kinds():
+    x, y = skewed(0, d=2)
+    prior = regression.NormalInverseGamma(0.0, 1e-3, 1.0, 0.1)
+    releases = [
+        regression.release(x, y, x_bounds=(-wide, wide), y_bounds=(-5, 5), epsilon=1e9, rng=np.random.default_rng(0))
+        for wide in (2, 200, 2)
+    ]
+    assert collapsed.prior_overrules(problem_of(releases, prior)).tolist() == [False, True, False]
+    found = regression.infer(releases, prior, draws=1600, chains=16, rng=np.random.default_rng(1))
+    open_ = regression.infer_nonprivate(x, y, prior, draws=20_000, rng=np.random.default_rng(2))
+    for posterior in found:  # at least 600 effective draws: five standard errors
+        off = (posterior.mean("theta") - open_.mean("theta")) / open_.sd("theta")
+        assert np.abs(off).max() < 5 / np.sqrt(600)
 
 
 @pytest.mark.parametrize(
