@@ -96,7 +96,7 @@ class Guard:
     paths: tuple[str, ...] = attacks.PATHS
     wrong: tuple[Mapping[str, Any], ...] = ()
     odd: tuple[Mapping[str, Any], ...] = ()
-    weight: float = 1.0  # cases are dear where it is below 1
+    weight: float = 1.0  # below where cases are dear, above where few of them come close to the claim
 
     def refused(self) -> tuple[Mapping[str, Any], ...]:
         """Return arguments that must raise before anything is charged: bad epsilons, a bare seed, and its own."""
@@ -171,6 +171,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         proof="thm-sparse-vector-and-quantiles-privacy",
         wrong=(*STATISTIC, {"monotone": 1}),
         odd=EDGE,
+        weight=2.0,
     ),
     mechanisms.private_quantile: Guard(
         cases.quantile_cases(),
@@ -180,6 +181,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         proof="thm-sparse-vector-and-quantiles-quantile",
         wrong=(*EMPTY, {"bounds": (1, 0)}, {"bounds": (0, float("inf"))}, {"grid": 1}),
         odd=EDGE,
+        weight=2.0,
     ),
     mechanisms.randomized_response: Guard(
         cases.answer_cases(),
@@ -257,6 +259,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         proof="thm-posterior-quantiles-doubling",
         wrong=(*EMPTY, {"theta": 0.0}, {"doublings": -1}, {"start": 0.0}),
         odd=EDGE,
+        weight=2.0,
     ),
     # Chapter 3
     expfam.release: Guard(
@@ -295,6 +298,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         proof="thm-sparse-vector-and-quantiles-quantile",
         wrong=(*EMPTY, {"coverage": 1.0}, {"public_range": (1, 0)}),
         odd=EDGE,
+        weight=2.0,
     ),
     # Chapter 4
     regression.release: Guard(
@@ -372,5 +376,6 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         proof="thm-hidden-states-chain",
         wrong=(*ANY, {"states": 1}, {"sweeps": 0}, {"floor": 0.9}, {"grid": 1}, {"rng": None, "insecure": False}),
         odd=EDGE,
+        weight=2.0,
     ),
 }
