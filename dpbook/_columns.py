@@ -60,8 +60,8 @@ class Rows:
 
     @property
     def header(self) -> tuple[Hashable, ...]:
-        """The names, or positions, that the first record has."""
-        return tuple(name for name, _ in row_items(self.rows[0])) if self.rows else ()
+        """Nothing: whatever names a record has are its own."""
+        return ()
 
     def take(self, rows: NDArray[np.int64]) -> Named:
         """Return some records as columns: those that the chosen records name, in the order in which they do."""

@@ -22,7 +22,6 @@ from dpbook.expfam.inference import (
 )
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
 from dpbook.expfam.previews import Preview, preview
-from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 from dpbook.expfam.releases import (
     PrivateBounds,
     private_bounds,
@@ -30,6 +29,7 @@ from dpbook.expfam.releases import (
     release_posterior_samples,
     release_randomized_response,
 )
+from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 
 __all__ = [
     "Beta",

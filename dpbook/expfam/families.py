@@ -21,7 +21,7 @@ from scipy import special
 
 from dpbook import sensitivity as exact
 from dpbook._validation import finite_array, integer, interval, one_of
-from dpbook.expfam.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
+from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 from dpbook.records import grid_unit
 
 __all__ = [
@@ -777,18 +777,17 @@ class Normal(_Bounded):
         rng: np.random.Generator,
     ) -> Array:
         """Draw variance, then mean, from the conjugate posterior, in the data's own units."""
-        prior_mean = (prior.mean - self.centre) / self.half_width
+        mean, precision = prior._alone("prior")
+        prior_mean = (mean - self.centre) / self.half_width
         prior_rate = prior.rate / self.half_width**2
         total, squares = statistics[..., 0], statistics[..., 1]
-        strength = prior.strength + n
-        centre = (prior.strength * prior_mean + total) / strength
-        scatter = (
-            np.maximum(squares - total**2 / n, 0.0) + prior.strength * n / strength * (total / n - prior_mean) ** 2
-        )
+        strength = precision + n
+        centre = (precision * prior_mean + total) / strength
+        scatter = np.maximum(squares - total**2 / n, 0.0) + precision * n / strength * (total / n - prior_mean) ** 2
         variance = (prior_rate + scatter / 2) / rng.standard_gamma(prior.shape + np.asarray(n) / 2, total.shape)
-        mean = rng.normal(centre, np.sqrt(variance / strength))
+        drawn = rng.normal(centre, np.sqrt(variance / strength))
         return np.stack(
-            [self.centre + self.half_width * mean, self.half_width**2 * variance],
+            [self.centre + self.half_width * drawn, self.half_width**2 * variance],
             axis=-1,
         )
 

@@ -29,10 +29,10 @@ from dpbook.expfam.one_parameter import (
     HalfLineDensity,
     _BetaTimesLikelihood,
 )
-from dpbook.expfam.priors import Beta
 from dpbook.expfam.releases import _require_density, _require_family, _require_prior
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.posterior import Posterior, warn_if_unconverged
+from dpbook.priors import Beta
 from dpbook.records import as_chunks
 from dpbook.release import Release
 from dpbook.sampling import posteriors, run

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbook._validation import finite_array, fraction, integer, one_of, privacy_loss
 from dpbook.expfam.families import OUTSIDE, Binomial, Family, Multinomial
-from dpbook.expfam.priors import Beta, Dirichlet, NormalInverseGamma
 from dpbook.expfam.releases import _require_family, _require_prior
 from dpbook.mechanisms import gaussian_scale
+from dpbook.priors import Beta, Dirichlet, NormalInverseGamma
 
 __all__ = ["Preview", "preview"]
 
@@ -202,7 +202,7 @@ def _prior_precision(prior: Any, free: Array) -> Array:
     if isinstance(prior, NormalInverseGamma):
         variance = prior.rate / (prior.shape - 1) if prior.shape > 1 else math.inf
         of_variance = variance**2 / (prior.shape - 2) if prior.shape > 2 else math.inf
-        return np.diag([prior.strength / variance, 1 / of_variance])
+        return np.diag([prior._alone("prior")[1] / variance, 1 / of_variance])
     return np.array([[1 / prior.variance]])
 
 

@@ -25,7 +25,7 @@ from dpbook._validation import (
     seeded_generator,
 )
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.expfam.families import OUTSIDE, Binomial, CustomFamily, Family, Multinomial
+from dpbook.expfam.families import OUTSIDE, Binomial, CustomFamily, Family, Multinomial, Normal
 from dpbook.mechanisms import _noise_arguments, gaussian_scale, private_quantile
 from dpbook.records import ExactSum, exact_sum
 from dpbook.release import Release
@@ -420,6 +420,8 @@ def _require_prior(prior: Any, family: Family) -> None:
         raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
     if isinstance(family, Multinomial) and np.size(prior.alpha) != family.k:
         raise ValueError(f"prior must have {family.k} pseudo-counts, got {np.size(prior.alpha)}")
+    if isinstance(family, Normal):
+        prior._alone("prior")
 
 
 def _require_density(family: Family, prior: Any) -> None:

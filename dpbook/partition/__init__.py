@@ -23,14 +23,7 @@ from dpbook.partition.combining import (
     rescale_probability,
     residual_sd,
 )
-from dpbook.partition.regression import (
-    ConjugateRegression,
-    Flat,
-    IndependentPrior,
-    NormalInverseGamma,
-    SemiConjugateRegression,
-    Zellner,
-)
+from dpbook.partition.regression import ConjugateRegression, SemiConjugateRegression
 from dpbook.partition.releases import (
     ProbabilityPreview,
     QuantilePreview,
@@ -51,6 +44,7 @@ from dpbook.partition.splitting import (
     partition_labels,
     partition_moments,
 )
+from dpbook.priors import Flat, IndependentPrior, NormalInverseGamma, Zellner
 
 __all__ = [
     "CombinedProbability",

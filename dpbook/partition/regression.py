@@ -18,14 +18,11 @@ from scipy import special
 
 from dpbook._validation import finite_array, flag, positive
 from dpbook.partition.splitting import Moments, partition_moments
+from dpbook.priors import Flat, IndependentPrior, NormalInverseGamma, Zellner
 
 __all__ = [
     "ConjugateRegression",
-    "Flat",
-    "IndependentPrior",
-    "NormalInverseGamma",
     "SemiConjugateRegression",
-    "Zellner",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -34,125 +31,6 @@ FloatArray = NDArray[np.float64]
 _SINGULAR = 1e-10
 _NODES = 65  # of the grid over log σ² of a semi-conjugate posterior
 _REACH = (-7.0, 11.0)  # ends of that grid in standard deviations: the upper tail is the longer one
-
-
-@dataclass(frozen=True)
-class Flat:
-    """The reference prior of a regression: proportional to 1/σ², flat in the coefficients.
-
-    It is its own M-th root with respect to the measure dβ dσ²/σ², so partitions and the whole share it unchanged.
-
-    Examples
-    --------
-    >>> from dpbook import partition
-    >>> partition.ConjugateRegression(prior=partition.Flat()).prior
-    Flat()
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
-    """
-
-
-@dataclass(frozen=True)
-class Zellner:
-    """Zellner's g-prior: coefficients normal about 0 with covariance g σ² (XᵀX)⁻¹, and 1/σ² for the variance.
-
-    Parameters
-    ----------
-    g : float, optional
-        By default the number of records in *all* partitions. A partition that used its own, smaller, number would
-        shrink every slope towards 0: with M partitions of n records in all, by about (β/σ) M/√n full-data posterior
-        standard deviations.
-
-    Examples
-    --------
-    >>> from dpbook import partition
-    >>> partition.Zellner(g=100.0)
-    Zellner(g=100.0)
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
-    """
-
-    g: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.g is not None:
-            object.__setattr__(self, "g", positive("g", self.g))
-
-
-@dataclass(frozen=True, eq=False)
-class NormalInverseGamma:
-    """The conjugate prior: β given σ² normal with precision matrix ``precision`` / σ², and σ² inverse-gamma.
-
-    Parameters
-    ----------
-    mean : array_like
-        Prior mean of the coefficients, the intercept first.
-    precision : array_like
-        Symmetric positive definite; in units of 1/σ².
-    shape, rate : float
-        Of the inverse-gamma law of σ².
-
-    Examples
-    --------
-    >>> from dpbook import partition
-    >>> partition.NormalInverseGamma([0.0, 0.0], [[0.01, 0.0], [0.0, 0.01]], shape=1.0, rate=1.0).rate
-    1.0
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
-    """
-
-    mean: ArrayLike
-    precision: ArrayLike
-    shape: float
-    rate: float
-
-    def __post_init__(self) -> None:
-        _set_normal(self, "precision")
-
-
-@dataclass(frozen=True, eq=False)
-class IndependentPrior:
-    """The semi-conjugate prior: β normal and σ² inverse-gamma, independent of one another.
-
-    Parameters
-    ----------
-    mean : array_like
-        Prior mean of the coefficients, the intercept first.
-    covariance : array_like
-        Their prior covariance: symmetric positive definite.
-    shape, rate : float
-        Of the inverse-gamma law of σ².
-
-    Examples
-    --------
-    >>> from dpbook import partition
-    >>> partition.IndependentPrior([0.0], [[100.0]], shape=0.5, rate=0.5).shape
-    0.5
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
-    """
-
-    mean: ArrayLike
-    covariance: ArrayLike
-    shape: float
-    rate: float
-
-    def __post_init__(self) -> None:
-        _set_normal(self, "covariance")
-
-
-def _set_normal(prior: Any, matrix: str) -> None:
-    """Check and store the parameters of a prior."""
-    mean = finite_array("mean", prior.mean, ndim=1)
-    square = finite_array(matrix, getattr(prior, matrix), ndim=2)
-    if square.shape != (len(mean), len(mean)) or not np.allclose(square, square.T):
-        raise ValueError(f"{matrix} must be a symmetric {len(mean)} by {len(mean)} matrix, got shape {square.shape}")
-    if np.linalg.eigvalsh(square).min() <= 0:
-        raise ValueError(f"{matrix} must be positive definite")
-    object.__setattr__(prior, "mean", mean)
-    object.__setattr__(prior, matrix, square)
-    object.__setattr__(prior, "shape", positive("shape", prior.shape))
-    object.__setattr__(prior, "rate", positive("rate", prior.rate))
 
 
 class _Centred(NamedTuple):
@@ -386,7 +264,7 @@ class ConjugateRegression(_Regression):
         if not isinstance(self.prior, (Zellner, Flat, NormalInverseGamma)):
             raise TypeError(f"prior must be Zellner(), Flat() or a NormalInverseGamma, got {self.prior!r}")
         if isinstance(self.prior, NormalInverseGamma):
-            _same_length(self.prior.mean, self.names)
+            self.prior._sized(len(self.names), "prior")
 
     @property
     def least_records(self) -> int:
@@ -408,9 +286,9 @@ class ConjugateRegression(_Regression):
                 precision = power * data.gram / g[:, None, None]
                 shape += prior_power * p / 2
             elif isinstance(self.prior, NormalInverseGamma):
-                prior_precision = np.asarray(self.prior.precision)
+                prior_mean, prior_precision = self.prior._sized(p, "prior")
                 precision = prior_power * np.einsum("mki,kl,mlj->mij", data.back, prior_precision, data.back)
-                start = start + np.einsum("mij,j->mi", data.forth, np.asarray(self.prior.mean))
+                start = start + np.einsum("mij,j->mi", data.forth, prior_mean)
                 shape += prior_power * (self.prior.shape + p / 2)
                 rate = prior_power * self.prior.rate
             else:
@@ -483,7 +361,7 @@ class SemiConjugateRegression(_Regression):
             object.__setattr__(self, "prior", IndependentPrior(np.zeros(p), 1e4 * np.eye(p), shape=0.5, rate=0.5))
         if not isinstance(self.prior, IndependentPrior):
             raise TypeError(f"prior must be an IndependentPrior, got {self.prior!r}")
-        _same_length(self.prior.mean, self.names)
+        self.prior._sized(len(self.names), "prior")
 
     @property
     def least_records(self) -> int:
@@ -501,10 +379,11 @@ class SemiConjugateRegression(_Regression):
         assert prior is not None  # set by __post_init__
         with np.errstate(all="ignore"):
             data = _centred(moments, self.intercept)
-            start = np.einsum("mij,j->mi", data.forth, np.asarray(prior.mean))
+            prior_mean, prior_covariance = prior._sized(len(self.names), "prior")
+            start = np.einsum("mij,j->mi", data.forth, prior_mean)
             if self.intercept:
                 start[:, 0] -= data.shift
-            covariance = np.einsum("mik,kl,mjl->mij", data.forth, np.asarray(prior.covariance), data.forth)
+            covariance = np.einsum("mik,kl,mjl->mij", data.forth, prior_covariance, data.forth)
             bad = ~np.isfinite(covariance).all(axis=(1, 2)) | ~np.isfinite(data.gram).all(axis=(1, 2))
             p = len(self.names)
             bad |= ~_positive_definite(covariance, bad)
@@ -556,11 +435,6 @@ class SemiConjugateRegression(_Regression):
     ) -> FloatArray:
         mixture = self._mixture(moments, power, prior_power)
         return np.stack([_mixture_quantile(p, *mixture) for p in probabilities], axis=1)
-
-
-def _same_length(mean: Any, names: tuple[str, ...]) -> None:
-    if len(mean) != len(names):
-        raise ValueError(f"prior must have {len(names)} coefficients, {', '.join(names)}, got {len(mean)}")
 
 
 def _positive_definite(matrices: FloatArray, bad: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -108,9 +108,9 @@ def release_probability(
         What a record is. Partitions then have its columns and types, numbers within its bounds and known labels alone.
     dry_run : bool, default True
         Before anything is charged, a posterior of yours is asked about made-up records: drawn from the schema or,
-        without one, numbers under the names of the columns (for a list of rows, under the names or places that its
-        first record has; no value is looked at). If it fails on all of four such tables, that is an error, and nothing
-        is spent. Give False to a posterior that cannot work on made-up records.
+        without one, numbers under the names of the columns. (A list of rows has no such names, since a record's
+        form is its own; without a schema it gets no dry run.) If it fails on all of four such tables, that is an error,
+        and nothing is spent. Give False to a posterior that cannot work on made-up records.
     n : int, optional
         The public number of records, for an iterator. With it partitions have equal sizes and the release is that of
         the same data in memory; without it each record picks its partition independently.
@@ -685,7 +685,7 @@ def _schema_of(schema: Any, posterior: Any) -> Schema | None:
 
 def _rehearse(split: _Split, question: str, points: FloatArray) -> None:
     """Raise, before anything is charged, where a posterior that is not built in fails on made-up records."""
-    if isinstance(split.posterior, _Regression):
+    if isinstance(split.posterior, _Regression) or (split.schema is None and not split.header):
         return
     size = max(1, split.n // split.partitions)
     frames = made_up(split.header, size) if split.schema is None else examples(split.schema, size)

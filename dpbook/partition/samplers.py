@@ -7,7 +7,6 @@ sensitive with :meth:`FromSampler.try_on`, where errors show.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import importlib
 import inspect
@@ -311,7 +310,7 @@ def ask_all(
     own = [int(seed) if takes(question, "rng") else None for seed in seeds]
     answers = np.full((len(frames), *points.shape), np.nan)
     groups = [list(range(len(frames)))]
-    with _quiet(), tqdm(total=len(frames), desc="partitions", delay=2, disable=None) as bar:
+    with _Quiet(), tqdm(total=len(frames), desc="partitions", delay=2, disable=None) as bar:
         while groups:
             group = groups.pop()
             left = dict.fromkeys(group)
@@ -392,7 +391,7 @@ def _call(
 ) -> FloatArray:
     """Ask one partition, by a copy of the posterior and with points of its own; nothing is shared with the next."""
     extra = {} if seed is None else {"rng": np.random.default_rng(seed)}
-    with _quiet():
+    with _Quiet():
         answer = _copy_of(question)(frame, points.copy(), **given, **extra)
     array = np.asarray(np.ma.filled(answer, np.nan) if np.ma.isMaskedArray(answer) else answer, dtype=np.float64)
     if array.shape not in ((), (1,), points.shape):
@@ -407,15 +406,29 @@ def _copy_of(question: Callable[..., Any]) -> Callable[..., Any]:
         return question
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence warnings, which can tell of the data; filters belong to the process, so only its main thread may."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+class _Quiet:
+    """Silence warnings, which can tell of the data, while any thread of the process is inside.
+
+    Filters belong to the process, not to a thread: the first to enter replaces them, the last to leave restores them.
+    """
+
+    _lock = threading.Lock()
+    _inside = 0
+    _filters: Any = None
+
+    def __enter__(self) -> None:
+        with _Quiet._lock:
+            if _Quiet._inside == 0:
+                _Quiet._filters = warnings.catch_warnings()
+                _Quiet._filters.__enter__()
+                warnings.simplefilter("ignore")
+            _Quiet._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with _Quiet._lock:
+            _Quiet._inside -= 1
+            if _Quiet._inside == 0:
+                _Quiet._filters.__exit__(None, None, None)
 
 
 def check_portable(question: Callable[..., Any], n_jobs: int | None) -> None:

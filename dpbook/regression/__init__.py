@@ -6,9 +6,9 @@ Chapter 4 explains the methods, from the naive posterior to a sampler that mixes
 
 from typing import TYPE_CHECKING, Any
 
+from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.inference import infer, infer_nonprivate
 from dpbook.regression.posterior import RegressionPosterior
-from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.releases import Preview, preview, release
 
 if TYPE_CHECKING:

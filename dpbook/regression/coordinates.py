@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._validation import interval
-from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
+from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 
 __all__ = ["Coordinates", "column_bounds", "covariate_bounds", "weak_covariates"]
 

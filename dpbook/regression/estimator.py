@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dpbook._validation import column_labels, flag, privacy_loss, real_array
 from dpbook.budget import PrivacyBudget
+from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.coordinates import Coordinates, column_bounds
 from dpbook.regression.inference import check_before_release, infer
-from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.releases import release
 
 try:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpbook._validation import one_of
 from dpbook.latent_noise import _root, draw_noise_variance
+from dpbook.priors import cholesky, draw_normal_inverse_wishart
 from dpbook.regression.moments import (
     from_fourth_moments,
     from_normal,
@@ -27,7 +28,6 @@ from dpbook.regression.moments import (
     product_cov,
     record_moments,
 )
-from dpbook.regression.priors import cholesky, draw_normal_inverse_wishart
 from dpbook.regression.problem import CovariatePrior, Draws, Layout, ParameterPrior, Problem
 from dpbook.sampling import run
 

@@ -23,11 +23,11 @@ from dpbook._validation import (
     whole_option,
 )
 from dpbook.posterior import warn_if_unconverged
+from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression import gibbs
 from dpbook.regression.coordinates import Coordinates
 from dpbook.regression.moments import nearest_valid
 from dpbook.regression.posterior import RegressionPosterior
-from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.problem import CovariatePrior, Draws, Layout, ParameterPrior, Problem
 from dpbook.regression.releases import MODEL, _named, _required, coordinates_of, join, named_bounds
 from dpbook.release import Release

@@ -20,10 +20,10 @@ from dpbook import noise
 from dpbook._validation import column_labels, flag, integer, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.mechanisms import gaussian_scale
+from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.records import as_chunks, exact_sum, grid_unit, side_by_side
 from dpbook.regression.coordinates import Coordinates, column_bounds, covariate_bounds
 from dpbook.regression.moments import from_normal, record_moments
-from dpbook.regression.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.problem import Layout
 from dpbook.release import Release
 from dpbook.sensitivity import fourth_moments, rounded, second_moments

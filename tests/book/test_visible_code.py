@@ -100,7 +100,8 @@ def test_visible_code_alone_prints_what_the_book_shows(source: Path) -> None:
 def section_of(*cells: tuple[str, list[str]]) -> NotebookNode:
     """Return a notebook of code cells, given as text and tags."""
     made = [nbformat.v4.new_code_cell(text, metadata={"tags": labels}) for text, labels in cells]
-    return nbformat.v4.new_notebook(cells=made)
+    notebook: NotebookNode = nbformat.v4.new_notebook(cells=made)
+    return notebook
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_an_incomplete_section_is_seen(cells: list[tuple[str, list[str]]], name:
 
 
 def test_a_hidden_cell_that_moves_a_generator_is_seen(tmp_path: Path) -> None:
-    start = ("import random\nrng = random.Random(1)", [])
+    start: tuple[str, list[str]] = ("import random\nrng = random.Random(1)", [])
     section = section_of(start, ("rng.random();", ["remove-cell"]), ("rng.random()", []))
     execute(section, tmp_path)
     assert len(surprises(section, tmp_path)) == 1

@@ -204,18 +204,10 @@ def test_wrong_models_are_refused_by_name(kind, options, message):
 
 
 def test_wrong_priors_are_refused_by_name():
-    with pytest.raises(ValueError, match="prior must have 2 coefficients"):
+    with pytest.raises(ValueError, match="prior must be for 2 coefficients"):
         ConjugateRegression(prior=NormalInverseGamma([0.0], [[1.0]], 1.0, 1.0))
-    with pytest.raises(ValueError, match="prior must have 2 coefficients"):
+    with pytest.raises(ValueError, match="prior must be for 2 coefficients"):
         SemiConjugateRegression(prior=IndependentPrior([0.0], [[1.0]], 1.0, 1.0))
-    with pytest.raises(ValueError, match="precision must be positive definite"):
-        NormalInverseGamma([0.0], [[-1.0]], 1.0, 1.0)
-    with pytest.raises(ValueError, match="covariance must be a symmetric"):
-        IndependentPrior([0.0, 0.0], [[1.0, 0.5], [0.0, 1.0]], 1.0, 1.0)
-    with pytest.raises(ValueError, match="rate must be greater than 0"):
-        NormalInverseGamma([0.0], [[1.0]], 1.0, 0.0)
-    with pytest.raises(ValueError, match="g must be greater than 0"):
-        partition.Zellner(0.0)
 
 
 def test_both_regressions_are_posteriors_in_the_sense_of_the_protocol():

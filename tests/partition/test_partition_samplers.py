@@ -311,6 +311,36 @@ def test_what_a_fit_warns_of_is_not_told(recwarn):
     assert not list(recwarn)
 
 
+def test_what_a_fit_warns_of_is_not_told_from_a_thread_either(recwarn):
+    import threading
+    import warnings
+
+    def fit(frame):
+        warnings.warn(f"a secret: {frame['x'].max()}", stacklevel=1)
+        return [0.0]
+
+    def release():
+        partition_quantiles(TABLE, 0.5, posterior=FromSampler(fit, n_jobs=1), partitions=3)
+
+    threads = [threading.Thread(target=release) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not list(recwarn)
+    with pytest.warns(UserWarning, match="heard again"):
+        warnings.warn("heard again", stacklevel=1)
+
+
+@pytest.mark.parametrize("first", [{"x": 1.0}, {"z": 1.0}, {}, 3.0], ids=str)
+def test_no_record_decides_about_the_dry_run_of_a_list_of_rows(first):
+    """A list has no header: the form of its first record is that record's own, and must not raise before the charge."""
+    rows = [first, *({"x": float(i)} for i in range(29))]
+    posterior = FromSampler(lambda frame: frame["x"].astype(float).to_numpy(), n_jobs=1)
+    release = release_probability(rows, 0.5, posterior=posterior, partitions=3, epsilon=1.0, rng=rng_of(0))
+    assert release.n == 30
+
+
 def test_a_posterior_that_cannot_be_sent_is_refused_before_it_is_needed():
     import threading
 

@@ -281,7 +281,8 @@ def test_the_update_sampler_is_calibrated_and_the_naive_posterior_is_not():
     covariates = regression.NormalInverseWishart([0.0], 1.0, 1.0, 50)
 
     def draw(rng, trials):
-        theta, sigma2 = prior.draw(trials, rng)
+        drawn = prior.draw(trials, rng)
+        theta, sigma2 = drawn[:, :-1], drawn[:, -1]
         return {"theta": theta, "sigma2": sigma2}
 
     def simulate(truth, rng):
@@ -327,7 +328,8 @@ def test_taking_noisy_moments_for_the_truth_is_overconfident():
     """n = 1000, epsilon = 1, 120 lines: sds come out smaller than with the noise accounted for, and cover less."""
     rng, count, n = np.random.default_rng(13), 120, 1000
     prior = regression.NormalInverseGamma([0.0, 0.0], 0.5 / 19, 20, 0.5)
-    theta, sigma2 = prior.draw(count, rng)
+    drawn = prior.draw(count, rng)
+    theta, sigma2 = drawn[:, :-1], drawn[:, -1]
     x = rng.normal(scale=0.15, size=(count, n))
     y = theta[:, :1] + theta[:, 1:] * x + np.sqrt(sigma2)[:, None] * rng.normal(size=x.shape)
     records = np.stack([x, y, x * x, x * y, y * y, x**3, x**4], axis=-1).sum(axis=1)

@@ -89,7 +89,8 @@ def test_the_naive_posterior_fails_where_a_noise_aware_one_does_not():
     """n = 100, epsilon = 1: 90 % intervals cover far less than 90 % of 200 slopes (binomial, 1e-6)."""
     rng = np.random.default_rng(5)
     prior = regression.NormalInverseGamma([0.0, 0.0], 0.4, 20, 0.5)
-    truth, sigma2 = prior.draw(200, rng)
+    drawn = prior.draw(200, rng)
+    truth, sigma2 = drawn[:, :-1], drawn[:, -1]
     made = []
     for theta, variance in zip(truth, sigma2, strict=True):
         x = rng.normal(scale=0.15, size=100)
