@@ -173,7 +173,8 @@ def joint_test(layout, n, epsilon, rng, *, kind="gibbs-update", variant=None, me
     """Return mean and variance of the normal scores of theta and sigma2 under their prior, after 25 sweeps."""
     scale = 16 / 3 / epsilon
     p = problem(layout, chains, n, scale, mechanism=mechanism)
-    theta, sigma2 = public_prior(p).draw(chains, rng)
+    drawn = public_prior(p).draw(chains, rng)
+    theta, sigma2 = drawn[:, :-1], drawn[:, -1]
     mean_x, cov_x = public_covariates(p).draw(chains, rng)
     sums = []
     for part in np.array_split(np.arange(chains), 12):
