@@ -1,7 +1,7 @@
 // Run inside a page of the book; returns a list of sentences, each a fault that a reader would see.
 () => {
   const found = [];
-  const column = document.querySelector("article.bd-article, .bd-article, main") || document.body;
+  const column = document.querySelector("article.bd-article") || document.querySelector("main") || document.body;
   const shown = (e) => { const r = e.getBoundingClientRect(); return r.width > 0 && r.height > 0; };
   const name = (e) => Array.from((e.innerText || e.alt || e.className || e.tagName).toString().trim().replace(/\s+/g, " ")).slice(0, 70).join("");
 
