@@ -22,6 +22,7 @@ __all__ = ["sample"]
 
 Array = NDArray[np.float64]
 _OVERRULED = 0.8  # of the covariates' variance: less of it is left to the release where the prior overrules it
+_SHORT, _FAR_OUT = 0.06, 3.0  # on average over all directions; in standard deviations, together
 _BY_HAND = 16  # matrices up to this size are inverted by vector operations over the batch, larger ones by LAPACK
 
 
@@ -93,9 +94,10 @@ def prior_overrules(problem: Problem) -> NDArray[np.bool_]:
     Sums are nearly normal about what the parameters say, within a few standard deviations. Where the bounds are far
     too wide and the noise small, the weak prior of the covariates, which comes from the bounds, holds their covariance
     up against the release: then the law of the sums is used far out in its tails, where it is not normal, and the
-    spread it claims for the sums of xy is too large. This is seen beforehand: in some direction v the released
-    variance v'Sv is less than 80 % of the variance v'Cv that prior and release together settle on, and the noise of
-    n v'Sv is smaller than its sampling spread.
+    spread it claims for the sums of xy is too large. This is seen beforehand, in directions v in which the noise of
+    n v'Sv is smaller than its sampling spread: in one of them the released variance v'Sv is less than 80 % of the
+    variance v'Cv that prior and release together settle on, or it falls short of it by more than 6 % on average over
+    all directions, and by more than three standard deviations of sample variances in all.
     """
     layout, n, prior = problem.layout, problem.n, problem.covariates
     d, first = layout.d, int(layout.intercept)
@@ -113,8 +115,12 @@ def prior_overrules(problem: Problem) -> NDArray[np.bool_]:
     squares = (v**2).sum(axis=1)
     noise = (2 if problem.laplace else 1) * problem.scale[:, None] ** 2
     noise = noise * (2 * squares**2 - (v**4).sum(axis=1) + 4 * squares * np.einsum("rij,ri->rj", v, mean) ** 2)
-    told = (share < _OVERRULED) & (noise < 2 * n[:, None])
-    return np.asarray(told.any(axis=-1) & (n > 2 * layout.width))
+    told = noise < 2 * n[:, None]
+    shortfall = np.where(told, np.maximum(1 - share, 0.0), 0.0)
+    # The standard deviation of a sample variance is √(2/n) of it.
+    far = np.sqrt(n / 2 * (shortfall**2).sum(axis=-1)) > _FAR_OUT
+    overruled = (shortfall > 1 - _OVERRULED).any(axis=-1) | (far & (shortfall.mean(axis=-1) > _SHORT))
+    return np.asarray(overruled & (n > 2 * layout.width))
 
 
 class CollapsedTarget:
