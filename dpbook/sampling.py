@@ -1,8 +1,9 @@
 """The one sampling loop: it advances a batch of chains together, and keeps what they pass through.
 
 A sampler is a state (a ``NamedTuple`` of arrays whose leading axes are the batch: chains first, then releases, then
-trials) and a pure function ``step(rng, state) -> state``; burn-in, thinning, storage and the progress bar are written
-here, once. The Bayesian primer of chapter 1 explains Gibbs sampling; samplers never see data, only releases.
+trials) and a pure function ``step(rng, state) -> (state, info)``; what a step tells of itself (acceptance, energy) is
+``info``, ``None`` where there is nothing to tell. Burn-in, thinning, storage and the progress bar are written here,
+once. The Bayesian primer of chapter 1 explains Gibbs sampling; samplers never see data, only releases.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ State = TypeVar("State", bound=NamedTuple)
 
 
 class Step(Protocol[State]):
-    """One sweep of a sampler over the whole batch: the old state in, a new state out, no other effect.
+    """One sweep of a sampler over the whole batch: the old state in, a new state and what it tells out.
 
     Examples
     --------
@@ -32,15 +33,16 @@ class Step(Protocol[State]):
     >>> class Walk(NamedTuple):
     ...     position: np.ndarray  # (chain,)
     >>> def step(rng, state):
-    ...     return Walk(0.5 * state.position + rng.normal(size=state.position.shape))
-    >>> step(np.random.default_rng(1), Walk(np.zeros(3))).position.shape
+    ...     return Walk(0.5 * state.position + rng.normal(size=state.position.shape)), None
+    >>> state, info = step(np.random.default_rng(1), Walk(np.zeros(3)))
+    >>> state.position.shape
     (3,)
 
     Explained in :doc:`/book/background/bayesian-primer`.
     """
 
-    def __call__(self, rng: np.random.Generator, state: State, /) -> State:
-        """Return the state that follows ``state``, with arrays of the same shapes."""
+    def __call__(self, rng: np.random.Generator, state: State, /) -> tuple[State, Any]:
+        """Return the state that follows ``state``, with arrays of the same shapes, and what the step tells."""
         ...
 
 
@@ -63,7 +65,7 @@ def run(
     Parameters
     ----------
     step : callable
-        ``step(rng, state) -> state``, which advances every member of the batch.
+        ``step(rng, state) -> (state, info)``, which advances every member of the batch.
     state : NamedTuple of arrays
         Where the chains start; it is not kept. The first axis of every kept field is the chain. Start chains far
         apart, or R-hat cannot tell that they have not met.
@@ -101,7 +103,7 @@ def run(
     ...     y: np.ndarray
     >>> def step(rng, state):
     ...     x = rng.normal(0.9 * state.y, np.sqrt(1 - 0.9**2))
-    ...     return Pair(x, rng.normal(0.9 * x, np.sqrt(1 - 0.9**2)))
+    ...     return Pair(x, rng.normal(0.9 * x, np.sqrt(1 - 0.9**2))), None
     >>> rng = np.random.default_rng(1)
     >>> start = Pair(*rng.normal(scale=3, size=(2, 20)))
     >>> kept = run(step, start, draws=1000, rng=rng)
@@ -120,7 +122,7 @@ def run(
     # The draw is the slowest axis while we write, so that each state is one contiguous block.
     kept = {name: np.empty((draws, *shape)) for name, shape in shapes.items()}
     for iteration in tqdm(range(burn_in + draws * thin), desc=label, disable=not progress, leave=False):
-        state = step(rng, state)
+        state, _ = step(rng, state)
         draw, rest = divmod(iteration - burn_in + 1, thin)
         if draw >= 1 and rest == 0:
             for name in fields:

@@ -19,8 +19,8 @@ class Count(NamedTuple):
     pair: FloatArray
 
 
-def count(rng: np.random.Generator, state: Count) -> Count:
-    return Count(state.steps + 1, state.pair + 10)
+def count(rng: np.random.Generator, state: Count) -> tuple[Count, None]:
+    return Count(state.steps + 1, state.pair + 10), None
 
 
 def counters(*batch: int) -> Count:
@@ -38,9 +38,9 @@ class NormalGibbs:
     def __init__(self, correlation: float | FloatArray) -> None:
         self.rho = np.asarray(correlation)
 
-    def __call__(self, rng: np.random.Generator, state: Pair) -> Pair:
+    def __call__(self, rng: np.random.Generator, state: Pair) -> tuple[Pair, None]:
         x = rng.normal(self.rho * state.y, np.sqrt(1 - self.rho**2))
-        return Pair(x, rng.normal(self.rho * x, np.sqrt(1 - self.rho**2)))
+        return Pair(x, rng.normal(self.rho * x, np.sqrt(1 - self.rho**2))), None
 
 
 class Augmented(NamedTuple):
@@ -54,9 +54,9 @@ class BetaBinomialGibbs:
     def __init__(self, trials: int | NDArray[np.int64]) -> None:
         self.trials = np.asarray(trials)
 
-    def __call__(self, rng: np.random.Generator, state: Augmented) -> Augmented:
+    def __call__(self, rng: np.random.Generator, state: Augmented) -> tuple[Augmented, None]:
         successes = rng.binomial(self.trials, state.theta)
-        return Augmented(rng.beta(2 + successes, 3 + self.trials - successes), successes)
+        return Augmented(rng.beta(2 + successes, 3 + self.trials - successes), successes), None
 
 
 def augmented(*batch: int) -> Augmented:
@@ -72,7 +72,7 @@ def test_burn_in_is_discarded_and_every_thin_th_state_kept() -> None:
 def test_no_step_is_wasted_after_the_last_kept_state() -> None:
     calls = []
 
-    def counted(rng: np.random.Generator, state: Count) -> Count:
+    def counted(rng: np.random.Generator, state: Count) -> tuple[Count, None]:
         calls.append(1)
         return count(rng, state)
 
@@ -108,17 +108,17 @@ def test_the_same_generator_gives_the_same_draws_and_another_gives_others() -> N
 
 
 def test_a_step_that_writes_into_its_own_arrays_does_not_overwrite_kept_draws() -> None:
-    def in_place(rng: np.random.Generator, state: Count) -> Count:
+    def in_place(rng: np.random.Generator, state: Count) -> tuple[Count, None]:
         state.steps[...] += 1
-        return state
+        return state, None
 
     kept = run(in_place, counters(1), draws=3, burn_in=0)
     np.testing.assert_array_equal(kept["steps"], [[1, 2, 3]])
 
 
 def test_draws_are_floats_even_where_the_chain_starts_at_integers() -> None:
-    def halve(rng: np.random.Generator, state: Pair) -> Pair:
-        return Pair(state.x / 2, state.y / 2)
+    def halve(rng: np.random.Generator, state: Pair) -> tuple[Pair, None]:
+        return Pair(state.x / 2, state.y / 2), None
 
     start = Pair(np.array([1, 3]), np.array([1, 3]))
     np.testing.assert_array_equal(run(halve, start, draws=1, burn_in=0)["x"], [[0.5], [1.5]])
@@ -202,9 +202,9 @@ def test_the_progress_bar_is_off_by_default_and_carries_its_label(capsys: pytest
     assert "tracts" in err
 
 
-def widen(rng: np.random.Generator, state: Count) -> Count:
+def widen(rng: np.random.Generator, state: Count) -> tuple[Count, None]:
     """Return a shape that NumPy would broadcast without complaint."""
-    return Count(state.steps[:1], state.pair)
+    return Count(state.steps[:1], state.pair), None
 
 
 @pytest.mark.parametrize(

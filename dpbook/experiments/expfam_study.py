@@ -391,7 +391,7 @@ class _Sampler(NamedTuple):
     """Where chains start, given their number, and their sweep."""
 
     start: Callable[[int, np.random.Generator], GibbsState]
-    step: Callable[[np.random.Generator, GibbsState], GibbsState]
+    step: Callable[[np.random.Generator, GibbsState], tuple[GibbsState, None]]
 
 
 def _package_sampler(world: World, outside: str) -> _Sampler:
@@ -924,7 +924,7 @@ def _printed_sampler(world: World, variant: str) -> _Sampler:
     literal = variant == "literal m = nq"
     n = np.asarray(float(world.n))
 
-    def faulty(rng: np.random.Generator, state: GibbsState) -> GibbsState:
+    def faulty(rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, None]:
         tail, centre = _regions(world, state.theta, literal)
         middle, spread = _product(centre, noisy[:, 0], state.noise_variance[..., 0])
         # As printed, only the total must be positive; the corrected sampler asks it of the released sum too.
@@ -940,7 +940,7 @@ def _printed_sampler(world: World, variant: str) -> _Sampler:
             _, centre = _regions(world, theta, literal)
             released = rng.normal(centre.mean, np.sqrt(centre.variance))
         variance = draw_noise_variance(noisy - released[..., None], scale, rng)
-        return GibbsState(theta, released[..., None], variance)
+        return GibbsState(theta, released[..., None], variance), None
 
     return _Sampler(start, faulty)
 

@@ -128,7 +128,7 @@ def gibbs_step(
     outside: str,
     laplace: bool,
     leap: bool = False,
-) -> Callable[[np.random.Generator, GibbsState], GibbsState]:
+) -> Callable[[np.random.Generator, GibbsState], tuple[GibbsState, None]]:
     """Return the sweep of the sampler: latent sums given theta, theta given them, noise variances given the residuals.
 
     Parameters
@@ -146,7 +146,7 @@ def gibbs_step(
     Returns
     -------
     callable
-        ``step(rng, state) -> state``.
+        ``step(rng, state) -> (state, info)``.
 
     Examples
     --------
@@ -156,14 +156,15 @@ def gibbs_step(
     >>> rng = np.random.default_rng(0)
     >>> problem = (Binomial(), Beta(1, 1), np.array([[50.0]]), np.array([100.0]), np.array([10.0]))
     >>> step = gibbs_step(*problem, outside="clip", laplace=True)
-    >>> step(rng, gibbs_start(*problem, 4, rng)).theta.shape
+    >>> state, info = step(rng, gibbs_start(*problem, 4, rng))
+    >>> state.theta.shape
     (4, 1)
 
     Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     fixed = np.broadcast_to(scale[:, None] ** 2, noisy.shape)
 
-    def step(rng: np.random.Generator, state: GibbsState) -> GibbsState:
+    def step(rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, None]:
         theta = state.theta
         moments = None if isinstance(family, Multinomial) else family._moments(theta, outside)
         if leap:
@@ -174,7 +175,7 @@ def gibbs_step(
             variance = draw_noise_variance(noisy - released, scale[:, None], rng)
         else:
             variance = np.broadcast_to(fixed, released.shape)
-        return GibbsState(theta, released, variance)
+        return GibbsState(theta, released, variance), None
 
     return step
 

@@ -726,7 +726,7 @@ def _sample(
     start = observed.start(chains, states, prior, rng)
     fields = ("emission", "transition", "initial", *(["states"] if paths else []))
     for power in np.geomspace(0.01, 1.0, _ANNEALING):
-        start = observed.sweep(rng, start, prior, power)
+        start, _ = observed.sweep(rng, start, prior, power)
     step = partial(observed.sweep, prior=prior)
     kept = run(step, start, draws=each, burn_in=burn_in, keep=fields, rng=rng, progress=progress, label="hmm")
     return posteriors(_in_order(kept, order_by, paths), method=method)
@@ -780,13 +780,13 @@ class _Exact:
             activity=np.ones((*batch, *self.table.shape[1:3])),
         )
 
-    def sweep(self, rng: np.random.Generator, state: _State, prior: Prior, power: float = 1.0) -> _State:
+    def sweep(self, rng: np.random.Generator, state: _State, prior: Prior, power: float = 1.0) -> tuple[_State, None]:
         states = state.emission.shape[-2]
         logs = power * _log_emission(self.table, state.emission)
         paths = _draw_paths(logs, state.transition, state.initial, rng)
         rows, first = _draw_moves(paths, states, prior, rng)
         emission = _dirichlet(prior.emission + power * _tallies(self.table, paths, states), rng)
-        return _State(emission, rows, first, paths, state.activity)
+        return _State(emission, rows, first, paths, state.activity), None
 
 
 class _Noisy(_Exact):
@@ -807,7 +807,7 @@ class _Noisy(_Exact):
         rough = rng.gamma(self.shape + total) / (1 + self.shape / self.mean)
         return state._replace(activity=np.maximum(rough, 1e-6))
 
-    def sweep(self, rng: np.random.Generator, state: _State, prior: Prior, power: float = 1.0) -> _State:
+    def sweep(self, rng: np.random.Generator, state: _State, prior: Prior, power: float = 1.0) -> tuple[_State, None]:
         states = state.emission.shape[-2]
         # Expected counts under each state: (chain, table, place, month, state, type). A power below 1, in the warm-up
         # only, is not applied to the draws of counts and activities: no law is stationary then, and none needs to be.
@@ -822,7 +822,7 @@ class _Noisy(_Exact):
         counts = _draw_counts(self.table, mean, self.ratio, norm, rng)
         emission = _dirichlet(prior.emission + power * _tallies(counts, paths, states), rng)
         activity = rng.gamma(self.shape + counts.sum(axis=-1)) / (1 + self.shape / self.mean)
-        return _State(emission, rows, first, paths, np.maximum(activity, 1e-12))
+        return _State(emission, rows, first, paths, np.maximum(activity, 1e-12)), None
 
     def _leap_activity(
         self, rng: np.random.Generator, state: _State, paths: Array, norm: Array, power: float

@@ -406,7 +406,7 @@ def _start(plan: _Plan, chains: int, rng: np.random.Generator) -> State:
     return State(theta, sigma2, sums, n, np.maximum(variance, 1e-300), mean_x, cov_x)
 
 
-def _sweep(rng: np.random.Generator, state: State, *, plan: _Plan) -> State:
+def _sweep(rng: np.random.Generator, state: State, *, plan: _Plan) -> tuple[State, None]:
     problem = plan.problem
     n = np.broadcast_to(plan.n, state.sigma2.shape)
     mean, cov = _law_of_sums(state, plan)
@@ -416,7 +416,7 @@ def _sweep(rng: np.random.Generator, state: State, *, plan: _Plan) -> State:
     variance = state.variance
     if problem.laplace:
         variance = draw_noise_variance(problem.noisy - sums[..., plan.observed], problem.scale[:, None], rng)
-    return State(theta, sigma2, sums, count, variance, mean_x, cov_x)
+    return State(theta, sigma2, sums, count, variance, mean_x, cov_x), None
 
 
 def _law_of_sums(state: State, plan: _Plan) -> tuple[Array, Array]:

@@ -117,7 +117,7 @@ def least_p_value(problem: Problem, seed: int, fault: Callable[[Problem, Array, 
     for _ in range(SWEEPS):
         noisy = rng.normal(state.released, np.sqrt(state.noise_variance))[0]
         step = problem.step(noisy)
-        state = (step if fault is None else fault(problem, noisy, step))(rng, state)
+        state, _ = (step if fault is None else fault(problem, noisy, step))(rng, state)
     mean, sd = problem.released(state.theta)
     scores = [stats.norm.ppf(problem.law.cdf(state.theta)).ravel(), ((state.released - mean) / sd).ravel()]
     if problem.laplace:
@@ -157,10 +157,10 @@ def test_the_sampler_stays_in_the_joint_law_of_a_thousand_clipped_or_redacted_re
 def line_10(problem: Problem, noisy: Array, step: Step) -> Step:
     """Redraw the released sum from the model alone before the noise variance is drawn, as the source prints it."""
 
-    def faulty(rng: np.random.Generator, state: GibbsState) -> GibbsState:
-        theta = step(rng, state).theta
+    def faulty(rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, None]:
+        theta = step(rng, state)[0].theta
         released = rng.normal(*problem.released(theta))
-        return GibbsState(theta, released, draw_noise_variance(noisy - released, problem.scale, rng))
+        return GibbsState(theta, released, draw_noise_variance(noisy - released, problem.scale, rng)), None
 
     return faulty
 

@@ -204,7 +204,7 @@ def joint_test(layout, n, epsilon, rng, *, kind="gibbs-update", variant=None, me
     for _ in range(25):
         shown = state.sums[0][:, plan.observed]
         noisy = shown + np.sqrt(state.variance[0]) * rng.normal(size=shown.shape)
-        state = _sweep(rng, state, plan=dataclasses.replace(plan, problem=dataclasses.replace(p, noisy=noisy)))
+        state, _ = _sweep(rng, state, plan=dataclasses.replace(plan, problem=dataclasses.replace(p, noisy=noisy)))
     shape, rate = p.prior.shape[0], p.prior.rate[0]
     scales = np.sqrt(rate / shape * np.diag(np.linalg.inv(p.prior.precision[0])))
     scores = [
