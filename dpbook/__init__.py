@@ -9,7 +9,6 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from dpbook._glue import glue
 from dpbook._version import __version__
 from dpbook.budget import BudgetExceeded, PrivacyBudget
 from dpbook.posterior import ConvergenceWarning, Posterior
@@ -24,7 +23,6 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
-    "glue",
 ]
 
 _MODULES = frozenset(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))

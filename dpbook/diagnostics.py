@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 from scipy.spatial.distance import cdist
 
+from dpbook._arrays import Array
 from dpbook._validation import analyst_generator, finite_array, fraction, integer, one_of, positive
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ __all__ = [
     "plot_ecdf_difference",
 ]
 
-FloatArray = NDArray[np.float64]
-Named = dict[str, FloatArray]
+Named = dict[str, Array]
 
 
 # Simulation-based calibration
@@ -71,7 +71,7 @@ class Calibration:
     Explained in :doc:`/book/background/bayesian-primer`.
     """
 
-    ranks: Mapping[str, FloatArray]
+    ranks: Mapping[str, Array]
     contraction: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -303,7 +303,7 @@ def _pooled_chains(posteriors: Sequence[Any]) -> Named:
     return stacked
 
 
-def _thin(array: FloatArray, count: int, axis: int) -> FloatArray:
+def _thin(array: Array, count: int, axis: int) -> Array:
     """Keep ``count`` evenly spaced entries along ``axis``."""
     size = array.shape[axis]
     if count == size:
@@ -325,7 +325,7 @@ def _common(truth: Named, posterior: Named) -> tuple[Named, Named]:
     return {name: truth[name] for name in names}, {name: posterior[name] for name in names}
 
 
-def _components(name: str, truth: FloatArray, draws: FloatArray) -> list[tuple[str, FloatArray, FloatArray]]:
+def _components(name: str, truth: Array, draws: Array) -> list[tuple[str, Array, Array]]:
     """Split a parameter into its scalar components, with labels "theta" or "theta[0,1]"."""
     indices = list(np.ndindex(truth.shape[1:]))
     labels = [f"{name}[{','.join(map(str, index))}]" if index else name for index in indices]
@@ -335,7 +335,7 @@ def _components(name: str, truth: FloatArray, draws: FloatArray) -> list[tuple[s
     ]
 
 
-def _evaluate(name: str, quantity: Callable[[Named, Any], ArrayLike], parameters: Named, data: Any) -> FloatArray:
+def _evaluate(name: str, quantity: Callable[[Named, Any], ArrayLike], parameters: Named, data: Any) -> Array:
     """Return a test quantity as an array (trials, draws); infinities can be ranked, NaN cannot."""
     values = np.asarray(quantity(parameters, data), dtype=np.float64)
     expected = next(iter(parameters.values())).shape[:2]
@@ -346,23 +346,23 @@ def _evaluate(name: str, quantity: Callable[[Named, Any], ArrayLike], parameters
     return values
 
 
-def _normalised_rank(truth: FloatArray, draws: FloatArray, rng: np.random.Generator) -> FloatArray:
+def _normalised_rank(truth: Array, draws: Array, rng: np.random.Generator) -> Array:
     """Return the randomised rank of ``truth`` (trials,) among ``draws`` (trials, draws), uniform if exchangeable."""
     below = np.sum(draws < truth[:, None], axis=1)
     equal = np.sum(draws == truth[:, None], axis=1)
     rank = (below + (1 + equal) * rng.random(len(truth))) / (draws.shape[1] + 1)
     # The uniform can be 0 and the quotient can round to 1, where Φ⁻¹ is infinite.
-    clipped: FloatArray = np.clip(rank, 2.0**-60, 1 - 2.0**-53)
+    clipped: Array = np.clip(rank, 2.0**-60, 1 - 2.0**-53)
     return clipped
 
 
-def _contraction(truth: FloatArray, draws: FloatArray) -> float:
+def _contraction(truth: Array, draws: Array) -> float:
     """Return 1 - mean posterior variance / prior variance, the latter estimated from the trials' true values."""
     prior = float(truth.var(ddof=1))
     return 1 - float(draws.var(axis=1, ddof=1).mean()) / prior if prior > 0 else float("nan")
 
 
-def _checked_ranks(name: str, ranks: ArrayLike) -> FloatArray:
+def _checked_ranks(name: str, ranks: ArrayLike) -> Array:
     """Return a copy of normalised ranks as a vector in [0, 1] of at least two trials."""
     values = finite_array(name, ranks, ndim=1).copy()
     if len(values) < 2:
@@ -372,24 +372,24 @@ def _checked_ranks(name: str, ranks: ArrayLike) -> FloatArray:
     return values
 
 
-def _ks_distance(ranks: FloatArray) -> float:
+def _ks_distance(ranks: Array) -> float:
     """Return the largest distance of the ECDF from the diagonal, which is beside one of its jumps."""
     jumps, before = np.sort(ranks), np.arange(len(ranks)) / len(ranks)
     return float(np.max(np.maximum(jumps - before, before + 1 / len(ranks) - jumps)))
 
 
-def _ks_p_value(ranks: FloatArray) -> float:
+def _ks_p_value(ranks: Array) -> float:
     return float(stats.kstwo.sf(_ks_distance(ranks), len(ranks)))
 
 
-def _variance_p_value(ranks: FloatArray) -> float:
+def _variance_p_value(ranks: Array) -> float:
     """Two-sided p-value of Σ Φ⁻¹(rank)² against chi-squared with as many degrees of freedom as trials."""
     total = float(np.sum(special.ndtri(ranks) ** 2))
     below, above = special.chdtr(len(ranks), total), special.chdtrc(len(ranks), total)
     return float(min(1.0, 2 * min(below, above)))
 
 
-def holm(p_values: ArrayLike) -> FloatArray:
+def holm(p_values: ArrayLike) -> Array:
     """Correct p-values for testing several hypotheses (Holm 1979).
 
     Rejecting where the corrected value is at most α keeps the chance of any false rejection at or below α, however
@@ -440,9 +440,9 @@ class EcdfBands(NamedTuple):
     Explained in :doc:`/book/background/bayesian-primer`.
     """
 
-    points: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    points: Array
+    lower: Array
+    upper: Array
     gamma: float
     coverage: float
 
@@ -492,13 +492,13 @@ def ecdf_bands(trials: int, level: float = 0.95, points: ArrayLike | None = None
     return EcdfBands(z, least / count - z, most / count - z, low, _band_coverage(count, z, low))
 
 
-def _binomial_band(trials: int, points: FloatArray, gamma: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _binomial_band(trials: int, points: Array, gamma: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return least and most count at each point: central binomial intervals of probability at least 1 - gamma."""
     least, most = (stats.binom.ppf(tail, trials, points).astype(np.int64) for tail in (gamma / 2, 1 - gamma / 2))
     return least, most
 
 
-def _band_coverage(trials: int, points: FloatArray, gamma: float) -> float:
+def _band_coverage(trials: int, points: Array, gamma: float) -> float:
     """Return the probability that counts of uniform ranks stay inside the band at all points.
 
     Uniform ranks are a Poisson process of rate N on (0, 1) given that it has N points. So advance
@@ -516,8 +516,8 @@ def _band_coverage(trials: int, points: FloatArray, gamma: float) -> float:
     return float(inside / _poisson_pmf(np.array([trials]), trials)[0])
 
 
-def _poisson_pmf(counts: NDArray[np.int64], mean: float) -> FloatArray:
-    pmf: FloatArray = np.exp(special.xlogy(counts, mean) - mean - special.gammaln(counts + 1))
+def _poisson_pmf(counts: NDArray[np.int64], mean: float) -> Array:
+    pmf: Array = np.exp(special.xlogy(counts, mean) - mean - special.gammaln(counts + 1))
     return pmf
 
 
@@ -592,7 +592,7 @@ def plot_ecdf_difference(
     return ax
 
 
-def _curves(ranks: Calibration | ArrayLike, quantity: str | None) -> dict[str, FloatArray]:
+def _curves(ranks: Calibration | ArrayLike, quantity: str | None) -> dict[str, Array]:
     """Return label -> ranks of the curves to draw; bare ranks have the empty label."""
     if not isinstance(ranks, Calibration):
         if quantity is not None:
@@ -669,7 +669,7 @@ def coverage(
     return Coverage(_plain(hits / trials), _plain(low), _plain(high), trials)
 
 
-def _wilson(hits: NDArray[np.int64], trials: int, tail: float) -> tuple[FloatArray, FloatArray]:
+def _wilson(hits: NDArray[np.int64], trials: int, tail: float) -> tuple[Array, Array]:
     z2, rate = special.ndtri(tail) ** 2, hits / trials
     centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
     half = np.sqrt(z2 * (rate * (1 - rate) + z2 / (4 * trials)) / trials) / (1 + z2 / trials)
@@ -677,7 +677,7 @@ def _wilson(hits: NDArray[np.int64], trials: int, tail: float) -> tuple[FloatArr
     return np.where(hits == 0, 0.0, centre - half), np.where(hits == trials, 1.0, centre + half)
 
 
-def _clopper_pearson(hits: NDArray[np.int64], trials: int, tail: float) -> tuple[FloatArray, FloatArray]:
+def _clopper_pearson(hits: NDArray[np.int64], trials: int, tail: float) -> tuple[Array, Array]:
     misses = trials - hits
     # Beta(0, ·) has no quantile: the end is then 0 or 1.
     low = np.where(hits == 0, 0.0, special.betaincinv(np.maximum(hits, 1), misses + 1, tail))
@@ -718,9 +718,7 @@ def interval_score(lower: ArrayLike, upper: ArrayLike, truth: ArrayLike, level: 
     return _plain(high_end - low_end + 2 / alpha * outside)
 
 
-def _checked_intervals(
-    lower: ArrayLike, upper: ArrayLike, truth: ArrayLike
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _checked_intervals(lower: ArrayLike, upper: ArrayLike, truth: ArrayLike) -> tuple[Array, Array, Array]:
     ends = [finite_array(name, value) for name, value in (("lower", lower), ("upper", upper), ("truth", truth))]
     try:
         low_end, high_end, value = np.broadcast_arrays(*ends)
@@ -825,7 +823,7 @@ def mmd2(x: ArrayLike, y: ArrayLike, bandwidth: float = 1.0, *, chunk: int = 512
     return float(within - 2 * cross)
 
 
-def _sample(name: str, value: ArrayLike) -> FloatArray:
+def _sample(name: str, value: ArrayLike) -> Array:
     """Return a sample as (draws, dimension)."""
     array = finite_array(name, value)
     if array.ndim not in (1, 2) or len(array) < 2:
@@ -833,7 +831,7 @@ def _sample(name: str, value: ArrayLike) -> FloatArray:
     return array.reshape(len(array), -1)
 
 
-def _kernel_sum(x: FloatArray, y: FloatArray, chunk: int) -> float:
+def _kernel_sum(x: Array, y: Array, chunk: int) -> float:
     """Return Σ_ij exp(-‖xᵢ - yⱼ‖²/2), block by block."""
     total = 0.0
     for i in range(0, len(x), chunk):
@@ -844,7 +842,7 @@ def _kernel_sum(x: FloatArray, y: FloatArray, chunk: int) -> float:
     return total
 
 
-def _pair_sum(x: FloatArray, chunk: int) -> float:
+def _pair_sum(x: Array, chunk: int) -> float:
     """Return Σ_{i≠j} exp(-‖xᵢ - xⱼ‖²/2): each block above the diagonal once and doubled."""
     total = -float(len(x))  # the diagonal, where the kernel is 1
     for i in range(0, len(x), chunk):

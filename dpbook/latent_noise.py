@@ -9,9 +9,10 @@ on whole batches, and on public values only.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr
 
+from dpbook._arrays import Array, times
 from dpbook._validation import analyst_generator, finite_array, non_negative_array, positive_array
 
 __all__ = [
@@ -24,10 +25,8 @@ __all__ = [
     "normal_laplace_logpdf",
 ]
 
-FloatArray = NDArray[np.float64]
 
-
-def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
+def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator | None = None) -> Array:
     """Draw from inverse Gaussian distributions, stably for any mean, however small, large or infinite.
 
     The density at x > 0 is ``sqrt(shape / (2 pi x^3)) exp(-shape (x - mean)^2 / (2 mean^2 x))``; with an infinite mean
@@ -67,7 +66,7 @@ def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator
     return np.where(ratio > 1e300, mean, shape * _unit_inverse_gaussian(np.minimum(ratio, 1e300), rng))[()]
 
 
-def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Generator | None = None) -> FloatArray:
+def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Generator | None = None) -> Array:
     """Draw the variance of Laplace noise, seen as normal, given the noise itself.
 
     If the variance is exponential with mean ``2 scale^2`` and the noise normal given it, the noise is Laplace.
@@ -102,7 +101,7 @@ def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Ge
     return scale**2 / _unit_inverse_gaussian(np.abs(residual) / scale, rng)
 
 
-def normal_laplace_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
+def normal_laplace_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Array:
     """Return the log density of normal plus Laplace: a statistic by the central limit theorem, plus its noise.
 
     With z = y - mean, s = sqrt(variance), b = scale and the normal distribution function F, the density is
@@ -140,7 +139,7 @@ def normal_laplace_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
     return np.where(sd == 0, laplace, log_density)[()]
 
 
-def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
+def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Array:
     """Return the log of the distribution function of normal plus Laplace, accurate in both tails.
 
     Parameters
@@ -173,11 +172,11 @@ def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
         remainder = -(w**2) / 2 + np.log(erfcx(w / np.sqrt(2)) / 2 - erfcx((k + w) / np.sqrt(2)) / 4)
         tail = np.logaddexp(remainder, near - np.log(4))
         tail = np.where(sd == 0, -np.abs(z) / scale - np.log(2), tail)
-        log_probability: FloatArray = np.where(z <= 0, tail, np.log1p(-np.exp(tail)))[()]
+        log_probability: Array = np.where(z <= 0, tail, np.log1p(-np.exp(tail)))[()]
     return log_probability
 
 
-def normal_laplace_cdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> FloatArray:
+def normal_laplace_cdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Array:
     """Return the distribution function of normal plus Laplace.
 
     Parameters
@@ -210,7 +209,7 @@ def draw_statistic(
     noisy: ArrayLike,
     noise_variance: ArrayLike,
     rng: np.random.Generator | None = None,
-) -> FloatArray:
+) -> Array:
     """Draw a scalar statistic given its normal law and its noisy release (a batch of them).
 
     With gain K = variance / (variance + noise_variance) the law is normal with mean ``mean + K (noisy - mean)`` and
@@ -258,7 +257,7 @@ def draw_statistics(
     noisy: ArrayLike,
     noise_variance: ArrayLike,
     rng: np.random.Generator | None = None,
-) -> FloatArray:
+) -> Array:
     """Draw vectors of statistics given their normal law and their noisy releases (a batch of them).
 
     In Kalman form: draw s* from N(mean, cov) and y* = s* + noise, then ``s = s* + cov (cov + D)^-1 (noisy - y*)``
@@ -309,14 +308,14 @@ def draw_statistics(
         ) from None
     # Noise a millionth of the statistic's own sd is as good as none, and keeps cov + D regular in floating point.
     noise_variance = np.maximum(noise_variance, 1e-12 * np.diagonal(cov, axis1=-2, axis2=-1))
-    statistics = mean + _times(root, rng.standard_normal(batch))
+    statistics = mean + times(root, rng.standard_normal(batch))
     released = statistics + np.sqrt(noise_variance) * rng.standard_normal(batch)
-    total: FloatArray = np.add(cov, noise_variance[..., None, :] * np.eye(batch[-1]))
+    total: Array = np.add(cov, noise_variance[..., None, :] * np.eye(batch[-1]))
     gap = np.asarray(np.linalg.solve(total, (noisy - released)[..., None]), dtype=np.float64)
-    return statistics + _times(cov, gap[..., 0])
+    return statistics + times(cov, gap[..., 0])
 
 
-def _unit_inverse_gaussian(inverse_mean: FloatArray, rng: np.random.Generator | None) -> FloatArray:
+def _unit_inverse_gaussian(inverse_mean: Array, rng: np.random.Generator | None) -> Array:
     """Draw inverse Gaussians of shape 1 (Michael, Schucany and Haas) from r = 1/mean, which may be 0.
 
     The smaller root 2 / (2r + c + sqrt(c (4r + c))) of their equation, with c chi-squared, has no subtraction.
@@ -330,7 +329,7 @@ def _unit_inverse_gaussian(inverse_mean: FloatArray, rng: np.random.Generator | 
     return np.where(rng.random(inverse_mean.shape) * (1 + share) <= 1, root, other)[()]
 
 
-def _log_halves(z: FloatArray, sd: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _log_halves(z: Array, sd: Array, scale: Array) -> tuple[Array, Array]:
     """Return the logs of the two terms of the normal-Laplace density times 4b: nearer |z|'s side, and farther.
 
     ``2 exp(s^2/2b^2 - z/b) F(-u)`` with u = s/b - z/s equals ``exp(-z^2/2s^2) erfcx(u/sqrt(2))``: the right form where
@@ -348,7 +347,7 @@ def _log_halves(z: FloatArray, sd: FloatArray, scale: FloatArray) -> tuple[Float
     return near, far
 
 
-def _root(cov: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _root(cov: Array) -> tuple[Array, Array]:
     """Return a batch of matrices ``root`` and the covariances ``root @ root.T``, nearest to ``cov`` if that has none.
 
     Cholesky is ten times as fast; what it refuses (a singular or indefinite member) goes by way of the eigenvalues
@@ -365,18 +364,14 @@ def _root(cov: FloatArray) -> tuple[FloatArray, FloatArray]:
         return root, root @ np.swapaxes(root, -1, -2)
 
 
-def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    return (matrix @ vector[..., None])[..., 0]
-
-
 def _standard_arguments(
     y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[Array, Array, Array]:
     z = finite_array("y", y) - finite_array("mean", mean)
     return z, np.sqrt(non_negative_array("variance", variance)), positive_array("scale", scale)
 
 
-def _square(name: str, value: ArrayLike) -> FloatArray:
+def _square(name: str, value: ArrayLike) -> Array:
     array = finite_array(name, value)
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
         raise ValueError(f"{name} must have shape (..., k, k), got {array.shape}")

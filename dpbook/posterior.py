@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -57,6 +58,9 @@ class Posterior:
         chain. The arrays are kept as read-only floats; what is writeable, or a view of such, is copied.
     method : str, optional
         How the draws were made, for tables and figures: ``"exact"``, ``"gibbs"``, ``"naive"`` ...
+    labels : mapping of str to sequence of str, optional
+        What the components of a vector parameter are called, such as the columns of a table; tables, plots and ArviZ's
+        coordinates use them. A parameter without labels has its components numbered.
 
     Examples
     --------
@@ -73,6 +77,7 @@ class Posterior:
 
     draws: Mapping[str, NDArray[np.float64]]
     method: str = ""
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.draws, Mapping):
@@ -88,10 +93,11 @@ class Posterior:
                     f"{first!r} has {checked[first].shape[:2]}, {name!r} has {checked[name].shape[:2]}"
                 )
         object.__setattr__(self, "draws", MappingProxyType(checked))
+        object.__setattr__(self, "labels", MappingProxyType(_checked_labels(self.labels, checked)))
 
-    def __reduce__(self) -> tuple[type[Posterior], tuple[dict[str, NDArray[np.float64]], str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled; the plain dictionary can.
-        return type(self), (dict(self.draws), self.method)
+        return partial(type(self), labels=dict(self.labels)), (dict(self.draws), self.method)
 
     def __repr__(self) -> str:
         shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
@@ -371,7 +377,7 @@ class Posterior:
         from dpbook.plotting import plot_rows
 
         names = tuple(self.draws) if name is None else (one_of("name", name, tuple(self.draws)),)
-        labels = [label for each in names for label in component_labels(each, self.draws[each].shape[2:])]
+        labels = [label for each in names for label in self.component_labels(each)]
         middle = np.concatenate([np.ravel(self.mean(each)) for each in names])
         shares = (level, 0.5) if level > 0.5 else (level,)
         spans = [np.concatenate([self.interval(share, each).reshape(-1, 2) for each in names]) for share in shares]
@@ -397,10 +403,44 @@ class Posterior:
         with warnings.catch_warnings():
             # Many short chains are our habit, not a transposed array.
             warnings.filterwarnings("ignore", message="More chains")
-            return _arviz().from_dict(posterior=dict(self.draws), posterior_attrs={"method": self.method})
+            return _arviz().from_dict(
+                posterior=dict(self.draws),
+                posterior_attrs={"method": self.method},
+                dims={name: [f"{name}_component"] for name in self.labels},
+                coords={f"{name}_component": list(labels) for name, labels in self.labels.items()},
+            )
+
+    def component_labels(self, name: str) -> list[str]:
+        """Return what the scalar components of a parameter are called in tables and plots.
+
+        Parameters
+        ----------
+        name : str
+            A parameter.
+
+        Returns
+        -------
+        list of str
+            Its labels, prefixed by the parameter's name where another parameter uses the same label; ``name`` for a
+            scalar, ``name[i, j]`` for a component that has no label.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> slopes = Posterior({"theta": np.zeros((1, 5, 2))}, labels={"theta": ["(intercept)", "age"]})
+        >>> slopes.component_labels("theta")
+        ['(intercept)', 'age']
+
+        Explained in :doc:`/book/background/bayesian-primer`.
+        """
+        shape = self.draws[one_of("name", name, tuple(self.draws))].shape[2:]
+        if name not in self.labels:
+            return component_labels(name, shape)
+        others = {label for other, labels in self.labels.items() if other != name for label in labels} | set(self.draws)
+        return [f"{name}[{label}]" if label in others else label for label in self.labels[name]]
 
     def _labels(self) -> list[str]:
-        return [label for name, array in self.draws.items() for label in component_labels(name, array.shape[2:])]
+        return [label for name in self.draws for label in self.component_labels(name)]
 
     def _each(self, name: str | None, estimate: Callable[[NDArray[np.float64]], Estimate]) -> Any:
         """Apply ``estimate`` to the draws of all chains in one axis: for one parameter, or for all in a dictionary."""
@@ -466,8 +506,8 @@ def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: f
     figures = [
         (value, label, index)
         for index, one in enumerate(batch)
-        for name, array in one.draws.items()
-        for value, label in zip(np.ravel(one.rhat(name)), component_labels(name, array.shape[2:]), strict=True)
+        for name in one.draws
+        for value, label in zip(np.ravel(one.rhat(name)), one.component_labels(name), strict=True)
     ]
     too_large = [figure for figure in figures if figure[0] > threshold]
     if not too_large:
@@ -495,6 +535,19 @@ def _checked_draws(name: Any, value: ArrayLike) -> NDArray[np.float64]:
         array.flags.writeable = False
         array = array.view()  # NumPy makes a view writeable again only if what it views is
     return array
+
+
+def _checked_labels(labels: Any, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[str, ...]]:
+    if not isinstance(labels, Mapping):
+        raise TypeError(f"labels must map names of parameters to labels, got {type(labels).__name__}")
+    checked = {one_of("labels", name, tuple(draws)): tuple(given) for name, given in labels.items()}
+    for name, given in checked.items():
+        shape = draws[name].shape[2:]
+        if shape != (len(given),):
+            raise ValueError(f"labels[{name!r}] must name the {shape} components of a vector, got {len(given)} labels")
+        if not all(isinstance(label, str) for label in given) or len(set(given)) < len(given):
+            raise ValueError(f"labels[{name!r}] must be different strings, got {list(given)!r}")
+    return checked
 
 
 def _is_read_only(array: Any) -> bool:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook._validation import analyst_generator, at_least, finite_array, finite_number, integer, positive
 
 __all__ = [
@@ -29,8 +30,6 @@ __all__ = [
     "NormalInverseWishart",
     "Zellner",
 ]
-
-Array = NDArray[np.float64]
 
 
 class _OfArrays:

@@ -21,13 +21,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook import _html
+from dpbook._arrays import Array
 from dpbook._columns import Column, Rows, Table, number_of, numbers_of, objects, pieces_of, row_items
 from dpbook._validation import analyst_generator, finite_number, flag, integer
 from dpbook.records import _dask_partitions, _is_dask
 
 __all__ = ["Category", "Flag", "Integer", "Number", "Schema"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MISSING = "missing"  # the label of missing values in a Category, where they are one
@@ -65,7 +65,7 @@ class Number:
     def __post_init__(self) -> None:
         _set_bounds(self, finite_number("low", self.low), finite_number("high", self.high))
 
-    def _read(self, column: Column) -> FloatArray:
+    def _read(self, column: Column) -> Array:
         """Return the numbers of a column within the bounds, NaN where missing."""
         return np.clip(numbers_of(column), self.low, self.high) + 0.0  # no negative zero
 
@@ -75,7 +75,7 @@ class Number:
             raise ValueError(f"{name} must lie between {self.low} and {self.high}, got {number}")
         return number
 
-    def _draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+    def _draw(self, n: int, rng: np.random.Generator) -> Array:
         share = rng.random(n)
         return np.clip(self.low * (1 - share) + self.high * share, self.low, self.high)
 
@@ -112,7 +112,7 @@ class Integer:
             raise ValueError(f"high must be at most 2**53, got {high}")
         _set_bounds(self, low, high)
 
-    def _read(self, column: Column) -> FloatArray:
+    def _read(self, column: Column) -> Array:
         return np.clip(np.rint(numbers_of(column)), self.low, self.high) + 0.0
 
     def _fill(self, name: str, value: Any) -> float:
@@ -121,7 +121,7 @@ class Integer:
             raise ValueError(f"{name} must lie between {self.low} and {self.high}, got {number}")
         return number
 
-    def _draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+    def _draw(self, n: int, rng: np.random.Generator) -> Array:
         return rng.integers(self.low, self.high, size=n, endpoint=True).astype(np.float64)
 
 
@@ -139,14 +139,14 @@ class Flag:
     Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
     """
 
-    def _read(self, column: Column) -> FloatArray:
+    def _read(self, column: Column) -> Array:
         found = numbers_of(column)
         return np.where((found == 0) | (found == 1), found + 0.0, np.nan)
 
     def _fill(self, name: str, value: Any) -> float:
         return flag(name, value)
 
-    def _draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+    def _draw(self, n: int, rng: np.random.Generator) -> Array:
         return rng.integers(2, size=n).astype(np.float64)
 
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from dpbook import sensitivity as exact
+from dpbook._arrays import Array
 from dpbook._validation import finite_array, integer, interval, one_of
 from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 from dpbook.records import grid_unit
@@ -34,7 +35,6 @@ __all__ = [
     "Poisson",
 ]
 
-Array = NDArray[np.float64]
 OUTSIDE = ("clip", "redact")
 _NARROW = 1024.0  # bounds whose width is a smaller share of their distance from zero are rounded from one of them on
 _LARGEST, _CLOSEST = 1e100, 1e-100  # of bounds: beyond, sums and squares of some records would leave the floats

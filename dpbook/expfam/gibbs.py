@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook.expfam.families import Family, Multinomial
 from dpbook.latent_noise import _root, draw_noise_variance
 
 __all__ = ["GibbsState", "gibbs_start", "gibbs_step"]
 
-Array = NDArray[np.float64]
 Moments = tuple[Array, Array]  # mean and covariance of one record's statistics; None for tables, which need no matrix
 _TRIES = 6  # draws of impossible sums that are thrown away before the nearest possible ones are taken
 _CANDIDATES = 10  # of each kind, for the start of a chain

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
+from dpbook._arrays import Array
 from dpbook._validation import analyst_generator, finite_array, integer, interval
 
 __all__ = ["BetaMixture", "GridDensity", "HalfLineDensity"]
-
-Array = NDArray[np.float64]
 
 # The half-line is covered from e^-700 to e^700, the range of double precision.
 _LOG_RANGE = 700.0

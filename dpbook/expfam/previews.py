@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpbook._arrays import Array
 from dpbook._validation import finite_array, fraction, integer, one_of, privacy_loss
 from dpbook.expfam.families import OUTSIDE, Binomial, Family, Multinomial
 from dpbook.expfam.releases import _require_family, _require_prior
@@ -20,8 +21,6 @@ from dpbook.mechanisms import gaussian_scale
 from dpbook.priors import Beta, Dirichlet, NormalInverseGamma
 
 __all__ = ["Preview", "preview"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

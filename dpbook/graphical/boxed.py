@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["minimise_in_box"]
+from dpbook._arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["minimise_in_box"]
 
 _MEMORY = 6  # pairs of steps and changes of slope that stand for the curvature
 _ENOUGH = 1e-4  # the part of the promised decrease that a step must keep

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook._validation import Option, finite_array, integer, method_options, non_negative_array, positive
 from dpbook.graphical.boxed import minimise_in_box
 from dpbook.graphical.domain import Domain, Groups, checked_groups
@@ -25,8 +25,6 @@ from dpbook.graphical.junction import JunctionTree
 from dpbook.graphical.problem import Problem
 
 __all__ = ["Expectation", "Passed", "expectation", "log_multiplicity", "nlbp", "objective"]
-
-Array = NDArray[np.float64]
 
 
 class Expectation(NamedTuple):

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import sparse
 
 from dpbook import noise
+from dpbook._arrays import Array
 from dpbook._validation import (
     analyst_generator,
     delta_value,
@@ -45,8 +45,6 @@ __all__ = [
     "release_dpsgd",
     "tune_dpsgd_nonprivate",
 ]
-
-Array = NDArray[np.float64]
 
 MODEL = "log-linear potentials"
 RELATION = "REPLACE_ONE"  # the library's default, adding or removing a record, would give half the noise or so

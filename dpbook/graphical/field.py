@@ -16,14 +16,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dpbook import _html
+from dpbook._arrays import Array
 from dpbook._validation import analyst_generator, finite_array, integer, one_of
 from dpbook.graphical.domain import Clique, Domain, Groups, checked_clique, checked_groups, group_name, in_order
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree, largest_table
 from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
 
 __all__ = ["FitReport", "MarkovRandomField"]
-
-Array = NDArray[np.float64]
 
 _SWEEPS = 200  # of Gibbs sampling, where the graph is too entangled to be sampled exactly
 

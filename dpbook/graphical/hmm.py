@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dpbook import noise
+from dpbook._arrays import Array
 from dpbook._validation import (
     Option,
     analyst_generator,
@@ -53,8 +54,6 @@ __all__ = [
     "release_counts",
     "release_gibbs",
 ]
-
-Array = NDArray[np.float64]
 
 METHODS = ("noise-aware", "naive")
 COUNTS_MODEL = "hmm counts"

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LARGEST_TABLE", "Beliefs", "JunctionTree", "largest_table"]
+from dpbook._arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["LARGEST_TABLE", "Beliefs", "JunctionTree", "largest_table"]
 
 LARGEST_TABLE = 2**22  # entries of one table of the tree: 32 MB a model
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
+from dpbook._arrays import Array
 from dpbook._validation import (
     Option,
     at_least,
@@ -33,8 +33,6 @@ from dpbook.graphical.releases import MODEL, clique_tables, optional
 from dpbook.release import Release
 
 __all__ = ["fit", "fit_nonprivate", "noise_aware_ridge", "problem_of", "project_to_simplex"]
-
-Array = NDArray[np.float64]
 
 OPTIONS: dict[str, dict[str, Option]] = {
     "cgm": {"ridge": optional(positive_option()), "steps": optional(whole_option(0)), "gap": positive_option()},

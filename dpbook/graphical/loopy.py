@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook._validation import at_least, flag, integer, positive
 
 __all__ = ["LoopyBeliefs", "LoopyGraph"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook.graphical.domain import Domain, Groups
 from dpbook.graphical.field import FitReport, MarkovRandomField, make_engine
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree
 from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
 
 __all__ = ["Problem"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpbook import noise
+from dpbook._arrays import Array
 from dpbook._validation import fraction, integer, interval, positive, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.mechanisms import above_threshold
 
 __all__ = ["PrivateBounds", "centred_bounds", "centred_failure", "doubled_bounds", "doubling_failure"]
-
-FloatArray = NDArray[np.float64]
 
 # A candidate may be narrower than the public range by up to this factor.
 RESOLUTION = 1024
@@ -116,7 +115,7 @@ def centred_bounds(
     return PrivateBounds(float(starts[best]), float(min(starts[best] + widths[best], high)), True)
 
 
-def _candidates(low: float, high: float, resolution: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _candidates(low: float, high: float, resolution: int) -> tuple[Array, Array, Array]:
     """Return lower ends, widths and rewards (0 for the widest to 1 for the narrowest) of the candidate intervals."""
     levels = 2 * math.log2(integer("resolution", resolution, least=2))
     starts, widths, rewards = [], [], []
@@ -267,7 +266,7 @@ def doubling_failure(partitions: int, epsilon: float, *, theta: float = 0.95, do
     return min(1.0, (doublings + 1) * math.exp(-gap) * (2 + gap) / 4)
 
 
-def _one_dimensional(values: ArrayLike) -> FloatArray:
+def _one_dimensional(values: ArrayLike) -> Array:
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or numbers.size == 0:
         raise ValueError(f"values must be a list of at least one number, got shape {numbers.shape}")

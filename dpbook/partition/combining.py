@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import isotonic_regression
 
+from dpbook._arrays import Array
 from dpbook._validation import at_least, fraction, integer, one_of
 from dpbook.latent_noise import normal_laplace_cdf
 from dpbook.release import Release
@@ -31,8 +32,6 @@ __all__ = [
     "rescale_probability",
     "residual_sd",
 ]
-
-FloatArray = NDArray[np.float64]
 
 MODELS = ("posterior probability", "posterior quantile")
 RESCALES = ("corrected", "source")
@@ -329,7 +328,7 @@ def fisher_probability(total: ArrayLike, partitions: int) -> Any:
     return special.chdtrc(2 * m, inside)[()]
 
 
-def aggregate_mean(z: ArrayLike, partitions: int, *, method: str = "normality", p_min: float = 0.001) -> FloatArray:
+def aggregate_mean(z: ArrayLike, partitions: int, *, method: str = "normality", p_min: float = 0.001) -> Array:
     """Return the expected aggregate given the full-data z-score, for equal normal posteriors in every partition.
 
     With d = z/√M and e normal with variance 1 - 1/M (the scatter of a partition about the whole), it is the mean of
@@ -376,7 +375,7 @@ def aggregate_sd(
     p_min: float = 0.001,
     size: int | None = None,
     nuisance: int = 1,
-) -> FloatArray:
+) -> Array:
     """Return the sd of the aggregate given the full-data z-score: what averaging itself loses, before any noise.
 
     With f the function that is averaged, it is √((Var f - Cov(f, e)²) / M) for a mean: knowing the full-data estimate
@@ -490,14 +489,14 @@ def fisher_slope() -> float:
 @lru_cache(maxsize=32)
 def _law_of_the_aggregate(
     method: str, partitions: int, size: int, nuisance: int, p_min: float | None
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Array, Array]:
     """Return the mean and sd of the noiseless aggregate at each point of the grid of z-scores."""
     options: dict[str, Any] = {"method": method} if p_min is None else {"method": method, "p_min": p_min}
     mean = aggregate_mean(Z_GRID, partitions, **options)
     return mean, aggregate_sd(Z_GRID, partitions, size=max(1, size), nuisance=nuisance, **options)
 
 
-def _fisher_moments(d: FloatArray, p_min: float, sd: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _fisher_moments(d: Array, p_min: float, sd: float) -> tuple[Array, Array, Array]:
     """Return E f, E f² and Cov(f, e)/sd for f = min(-2 log Φ(d + sd e), -2 log p_min), e standard normal."""
     e = np.linspace(-9, 9, 1801)
     weight = np.exp(-(e**2) / 2)
@@ -509,7 +508,7 @@ def _fisher_moments(d: FloatArray, p_min: float, sd: float) -> tuple[FloatArray,
     return first, second, slope
 
 
-def _in_order(noisy: FloatArray, points: FloatArray, *, increasing: bool) -> FloatArray:
+def _in_order(noisy: Array, points: Array, *, increasing: bool) -> Array:
     """Return the nearest values that are monotone in the points (isotonic regression); ties are averaged."""
     if noisy.ndim == 0:
         return noisy
@@ -520,7 +519,7 @@ def _in_order(noisy: FloatArray, points: FloatArray, *, increasing: bool) -> Flo
     return np.asarray(means[where])
 
 
-def _crossing(cdf: FloatArray, level: float) -> FloatArray:
+def _crossing(cdf: Array, level: float) -> Array:
     """Return the z-score where a falling curve over the grid crosses a level; infinite where it does not."""
     falling = np.minimum.accumulate(cdf, axis=-1)
     above = (falling > level).sum(axis=-1)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook._validation import finite_array, flag, positive
 from dpbook.partition.splitting import Moments, partition_moments
 from dpbook.priors import Flat, IndependentPrior, NormalInverseGamma, Zellner
@@ -24,8 +25,6 @@ __all__ = [
     "ConjugateRegression",
     "SemiConjugateRegression",
 ]
-
-FloatArray = NDArray[np.float64]
 
 # Smallest eigenvalue of a precision matrix scaled to a unit diagonal; below it a partition counts as rank-deficient.
 _SINGULAR = 1e-10
@@ -40,12 +39,12 @@ class _Centred(NamedTuple):
     intercept nothing is moved.
     """
 
-    gram: FloatArray  # XᵀX, (M, p, p)
-    cross: FloatArray  # Xᵀy, (M, p)
-    square: FloatArray  # yᵀy, (M,)
-    shift: FloatArray  # of y: ȳ or 0, (M,)
-    back: FloatArray  # T⁻¹ with β = T⁻¹(γ + shift e₀), (M, p, p)
-    forth: FloatArray  # T
+    gram: Array  # XᵀX, (M, p, p)
+    cross: Array  # Xᵀy, (M, p)
+    square: Array  # yᵀy, (M,)
+    shift: Array  # of y: ȳ or 0, (M,)
+    back: Array  # T⁻¹ with β = T⁻¹(γ + shift e₀), (M, p, p)
+    forth: Array  # T
 
 
 def _centred(moments: Moments, intercept: bool) -> _Centred:
@@ -65,7 +64,7 @@ def _centred(moments: Moments, intercept: bool) -> _Centred:
     return _Centred(gram, cross, syy, y, back, forth)
 
 
-def _inverse(matrices: FloatArray) -> FloatArray:
+def _inverse(matrices: Array) -> Array:
     """Return the inverses of symmetric positive definite matrices; NaN for those that are singular or not finite."""
     k = matrices.shape[-1]
     with np.errstate(all="ignore"):
@@ -85,19 +84,19 @@ def _inverse(matrices: FloatArray) -> FloatArray:
     return np.asarray(inverse)
 
 
-def _eigen(matrices: FloatArray) -> tuple[FloatArray, ...]:
+def _eigen(matrices: Array) -> tuple[Array, ...]:
     return tuple(np.linalg.eigh(matrices))
 
 
-def _eigenvalues(matrices: FloatArray) -> tuple[FloatArray, ...]:
+def _eigenvalues(matrices: Array) -> tuple[Array, ...]:
     return (np.asarray(np.linalg.eigvalsh(matrices), dtype=np.float64),)
 
 
-def _root(matrices: FloatArray) -> tuple[FloatArray, ...]:
+def _root(matrices: Array) -> tuple[Array, ...]:
     return (np.asarray(np.linalg.cholesky(matrices), dtype=np.float64),)
 
 
-def _lapack(function: Callable[[FloatArray], tuple[FloatArray, ...]], matrices: FloatArray) -> tuple[FloatArray, ...]:
+def _lapack(function: Callable[[Array], tuple[Array, ...]], matrices: Array) -> tuple[Array, ...]:
     """Factor a batch of matrices; NaN for those that cannot be factored.
 
     LAPACK fails for the whole batch if it fails for one. Then each matrix is factored by itself, by the same steps, so
@@ -112,15 +111,15 @@ def _lapack(function: Callable[[FloatArray], tuple[FloatArray, ...]], matrices: 
 
 
 def _alone(
-    function: Callable[[FloatArray], tuple[FloatArray, ...]], matrix: FloatArray, shapes: tuple[FloatArray, ...]
-) -> tuple[FloatArray, ...]:
+    function: Callable[[Array], tuple[Array, ...]], matrix: Array, shapes: tuple[Array, ...]
+) -> tuple[Array, ...]:
     try:
         return function(matrix)
     except np.linalg.LinAlgError:
         return tuple(np.full(each.shape, np.nan) for each in shapes)
 
 
-def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+def _times(matrices: Array, vectors: Array) -> Array:
     return np.asarray(np.einsum("mij,mj->mi", matrices, vectors))
 
 
@@ -158,15 +157,11 @@ class _Regression(abc.ABC):
         return partition_moments(data, self.covariates, self.response, partitions=partitions, n=n, rng=rng)
 
     @abc.abstractmethod
-    def _batch_probability(
-        self, moments: Moments, cutoffs: FloatArray, *, power: float, prior_power: float
-    ) -> FloatArray:
+    def _batch_probability(self, moments: Moments, cutoffs: Array, *, power: float, prior_power: float) -> Array:
         """Return the posterior probabilities of all partitions and cutoffs, (M, points)."""
 
     @abc.abstractmethod
-    def _batch_quantile(
-        self, moments: Moments, probabilities: FloatArray, *, power: float, prior_power: float
-    ) -> FloatArray:
+    def _batch_quantile(self, moments: Moments, probabilities: Array, *, power: float, prior_power: float) -> Array:
         """Return the posterior quantiles of all partitions and probabilities, (M, points)."""
 
     def probability(self, partition: Any, cutoff: ArrayLike, *, power: float = 1.0, prior_power: float = 1.0) -> Any:
@@ -211,7 +206,7 @@ class _Regression(abc.ABC):
         """
         return self._one(self._batch_quantile, partition, finite_array("p", p), power, prior_power)
 
-    def _one(self, batch: Any, partition: Any, points: FloatArray, power: float, prior_power: float) -> Any:
+    def _one(self, batch: Any, partition: Any, points: Array, power: float, prior_power: float) -> Any:
         moments = self._moments(partition, 1, None, None)
         options = {"power": positive("power", power), "prior_power": positive("prior_power", prior_power)}
         return batch(moments, points.ravel(), **options)[0].reshape(points.shape)[()]
@@ -271,7 +266,7 @@ class ConjugateRegression(_Regression):
         """The fewest records from which a partition can be fitted."""
         return len(self.names) + (not isinstance(self.prior, NormalInverseGamma))
 
-    def _student(self, moments: Moments, power: float, prior_power: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _student(self, moments: Moments, power: float, prior_power: float) -> tuple[Array, Array, Array]:
         """Return degrees of freedom, location and scale of the coefficient's posterior in each partition."""
         with np.errstate(all="ignore"):
             data = _centred(moments, self.intercept)
@@ -306,16 +301,12 @@ class ConjugateRegression(_Regression):
             ok = np.isfinite(location) & np.isfinite(scale) & (a > 0) & (moments.n > 0)
         return np.where(ok, 2 * a, np.nan), np.where(ok, location, np.nan), np.where(ok, scale, np.nan)
 
-    def _batch_probability(
-        self, moments: Moments, cutoffs: FloatArray, *, power: float, prior_power: float
-    ) -> FloatArray:
+    def _batch_probability(self, moments: Moments, cutoffs: Array, *, power: float, prior_power: float) -> Array:
         df, location, scale = (each[:, None] for each in self._student(moments, power, prior_power))
         with np.errstate(all="ignore"):
             return np.asarray(special.stdtr(df, (cutoffs - location) / scale))
 
-    def _batch_quantile(
-        self, moments: Moments, probabilities: FloatArray, *, power: float, prior_power: float
-    ) -> FloatArray:
+    def _batch_quantile(self, moments: Moments, probabilities: Array, *, power: float, prior_power: float) -> Array:
         df, location, scale = (each[:, None] for each in self._student(moments, power, prior_power))
         with np.errstate(all="ignore"):
             return np.asarray(location + scale * special.stdtrit(df, probabilities))
@@ -368,7 +359,7 @@ class SemiConjugateRegression(_Regression):
         """The fewest records from which a partition can be fitted."""
         return len(self.names)
 
-    def _mixture(self, moments: Moments, power: float, prior_power: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _mixture(self, moments: Moments, power: float, prior_power: float) -> tuple[Array, Array, Array]:
         """Return weights, means and sds, (M, nodes), of the mixture over log σ² that is the coefficient's posterior.
 
         In coordinates θ in which the prior is standard normal and XᵀX is diagonal with entries λ, the log density of
@@ -403,7 +394,7 @@ class SemiConjugateRegression(_Regression):
             shape = power * moments.n / 2 + prior_power * prior.shape
             rate = prior_power * prior.rate
 
-            def log_density(t: FloatArray) -> FloatArray:
+            def log_density(t: Array) -> Array:
                 u = power * np.exp(-t)
                 flat = 1 + u[..., None] * lam[:, None, :]
                 fit = u * rss[:, None] + (signal[:, None, :] * u[..., None] / flat).sum(-1)
@@ -424,28 +415,24 @@ class SemiConjugateRegression(_Regression):
             bad |= ~np.isfinite(weight + mean + sd).all(axis=1) | (moments.n == 0)
         return tuple(np.where(bad[:, None], np.nan, each) for each in (weight, mean, sd))  # type: ignore[return-value]
 
-    def _batch_probability(
-        self, moments: Moments, cutoffs: FloatArray, *, power: float, prior_power: float
-    ) -> FloatArray:
+    def _batch_probability(self, moments: Moments, cutoffs: Array, *, power: float, prior_power: float) -> Array:
         mixture = self._mixture(moments, power, prior_power)
         return np.stack([_mixture_cdf(np.full(len(moments.n), cutoff), *mixture) for cutoff in cutoffs], axis=1)
 
-    def _batch_quantile(
-        self, moments: Moments, probabilities: FloatArray, *, power: float, prior_power: float
-    ) -> FloatArray:
+    def _batch_quantile(self, moments: Moments, probabilities: Array, *, power: float, prior_power: float) -> Array:
         mixture = self._mixture(moments, power, prior_power)
         return np.stack([_mixture_quantile(p, *mixture) for p in probabilities], axis=1)
 
 
-def _positive_definite(matrices: FloatArray, bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _positive_definite(matrices: Array, bad: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Say which matrices a Cholesky factorisation will take, with room to spare."""
     (values,) = _lapack(_eigenvalues, np.where(bad[:, None, None], np.eye(matrices.shape[-1]), matrices))
     return np.asarray(values[:, 0] > 1e-14 * values[:, -1])
 
 
 def _peak(
-    log_density: Any, shape: FloatArray, rate: float, power: float, rss: FloatArray, residual: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+    log_density: Any, shape: Array, rate: float, power: float, rss: Array, residual: Array
+) -> tuple[Array, Array]:
     """Return the mode of each log density of t = log σ², and a width there, by Newton steps within a bracket.
 
     The mode lies between those that the smallest and the largest possible sum of squares would give.
@@ -463,12 +450,12 @@ def _peak(
     return mode, 1 / np.sqrt(np.clip(curvature, 0.02, None))
 
 
-def _mixture_cdf(x: FloatArray, weight: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+def _mixture_cdf(x: Array, weight: Array, mean: Array, sd: Array) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray((weight * special.ndtr((x[:, None] - mean) / sd)).sum(axis=1))
 
 
-def _mixture_quantile(p: float, weight: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+def _mixture_quantile(p: float, weight: Array, mean: Array, sd: Array) -> Array:
     """Return the quantile of each mixture, by halving a bracket made of its components' quantiles."""
     z = special.ndtri(p)
     low, high = (mean + z * sd).min(axis=1), (mean + z * sd).max(axis=1)

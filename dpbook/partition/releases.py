@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from dpbook import noise
+from dpbook._arrays import Array
 from dpbook._validation import (
     finite_array,
     finite_number,
@@ -53,8 +54,6 @@ __all__ = [
     "release_probability",
     "release_quantile",
 ]
-
-FloatArray = NDArray[np.float64]
 
 METHODS = ("normality", "fisher")
 
@@ -362,7 +361,7 @@ def partition_probabilities(
     schema: Schema | None = None,
     n: int | None = None,
     rng: np.random.Generator | None = None,
-) -> FloatArray:
+) -> Array:
     """Return every partition's posterior probability: what a release averages. Not private: for the curator's eyes.
 
     Parameters
@@ -402,7 +401,7 @@ def partition_quantiles(
     schema: Schema | None = None,
     n: int | None = None,
     rng: np.random.Generator | None = None,
-) -> FloatArray:
+) -> Array:
     """Return every partition's quantile, with its likelihood to the power M. Not private: for the curator's eyes.
 
     Parameters
@@ -653,7 +652,7 @@ def _epsilon(value: float) -> float:
     return epsilon
 
 
-def _points(name: str, value: ArrayLike) -> FloatArray:
+def _points(name: str, value: ArrayLike) -> Array:
     """Return a number as a 0-d array, or a list of them as a 1-d array."""
     points = finite_array(name, value)
     if points.ndim > 1 or points.size == 0:
@@ -661,7 +660,7 @@ def _points(name: str, value: ArrayLike) -> FloatArray:
     return points
 
 
-def _as_they_are(rows: FloatArray) -> FloatArray:
+def _as_they_are(rows: Array) -> Array:
     return rows
 
 
@@ -683,7 +682,7 @@ def _schema_of(schema: Any, posterior: Any) -> Schema | None:
     return brought
 
 
-def _rehearse(split: _Split, question: str, points: FloatArray) -> None:
+def _rehearse(split: _Split, question: str, points: Array) -> None:
     """Raise, before anything is charged, where a posterior that is not built in fails on made-up records."""
     if isinstance(split.posterior, _Regression) or (split.schema is None and not split.header):
         return
@@ -761,7 +760,7 @@ class _Split:
             return {"power": 1.0, "prior_power": 1 / self.partitions}
         return {"power": float(self.partitions), "prior_power": 1.0}
 
-    def _ask(self, question: str, points: FloatArray) -> FloatArray:
+    def _ask(self, question: str, points: Array) -> Array:
         options = self.options(question)
         if isinstance(self.parts, Moments):
             batch = getattr(self.posterior, f"_batch_{question}")
@@ -770,13 +769,13 @@ class _Split:
         ask = getattr(self.posterior, question)
         return ask_all(ask, self.parts, points, options, n_jobs=n_jobs, rng=self.rng)
 
-    def probabilities(self, cutoffs: FloatArray) -> FloatArray:
+    def probabilities(self, cutoffs: Array) -> Array:
         """Return (M, K) numbers in [0, 1]; 1/2 where a partition failed."""
         p = self._ask("probability", cutoffs)
         failed = np.asarray(~np.isfinite(p).all(axis=1))
         return np.where(failed[:, None], 0.5, np.clip(p, 0.0, 1.0))
 
-    def quantiles(self, points: FloatArray) -> FloatArray:
+    def quantiles(self, points: Array) -> Array:
         """Return (M, K) numbers; NaN where a partition failed."""
         q = self._ask("quantile", points)
         failed = np.asarray(~np.isfinite(q).all(axis=1))
@@ -856,7 +855,7 @@ class _Search:
             return spent
         return epsilon / 2 if self.kind == "sparse-vector" else min(epsilon / 2, 200 / partitions)
 
-    def find(self, values: FloatArray, epsilon: float, rng: np.random.Generator | None) -> tuple[float, float]:
+    def find(self, values: Array, epsilon: float, rng: np.random.Generator | None) -> tuple[float, float]:
         if self.kind == "given":
             return self.given
         if self.kind == "centred":

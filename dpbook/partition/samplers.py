@@ -22,16 +22,15 @@ import numpy as np
 import pandas as pd
 from joblib.externals.loky.backend.reduction import dumps
 from joblib.parallel import get_active_backend
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from tqdm import tqdm
 
+from dpbook._arrays import Array
 from dpbook._columns import own_frame
 from dpbook._validation import analyst_generator, finite_array, integer
 from dpbook.schema import Schema
 
 __all__ = ["FromSampler", "PartitionPosterior"]
-
-FloatArray = NDArray[np.float64]
 
 
 @runtime_checkable
@@ -175,7 +174,7 @@ class FromSampler:
             raise ValueError("n_jobs must not be 0")
         checked_schema(self.schema)
 
-    def try_on(self, frame: Any = None, *, rng: np.random.Generator | None = None) -> FloatArray:
+    def try_on(self, frame: Any = None, *, rng: np.random.Generator | None = None) -> Array:
         """Return the draws for a data frame, with errors shown: for public or simulated data.
 
         Parameters
@@ -254,7 +253,7 @@ class FromSampler:
 
     def _draws(
         self, frame: pd.DataFrame, *, power: float, prior_power: float, rng: np.random.Generator | None
-    ) -> FloatArray:
+    ) -> Array:
         generator = np.random.default_rng() if rng is None else rng
         given = {"power": power, "prior_power": prior_power, "rng": generator}
         drawn = self.fit(frame, **{name: value for name, value in given.items() if takes(self.fit, name)})
@@ -293,12 +292,12 @@ def checked_schema(schema: Any) -> Schema | None:
 def ask_all(
     question: Callable[..., Any],
     frames: Sequence[pd.DataFrame],
-    points: FloatArray,
+    points: Array,
     options: Mapping[str, Any],
     *,
     n_jobs: int | None,
     rng: np.random.Generator,
-) -> FloatArray:
+) -> Array:
     """Return the answer of every partition, (M, points), through joblib or Dask; rows of NaN where one failed.
 
     Each partition has a generator of its own, so that no answer depends on another partition's records. Where a worker
@@ -328,7 +327,7 @@ def _halves(left: list[int]) -> list[list[int]]:
     return [part for part in (left[:middle], left[middle:]) if part]
 
 
-def _finished(tasks: Iterator[tuple[Any, ...]], n_jobs: int | None) -> Iterator[tuple[int, FloatArray]]:
+def _finished(tasks: Iterator[tuple[Any, ...]], n_jobs: int | None) -> Iterator[tuple[int, Array]]:
     """Yield places and answers as they come; end, in silence, where a worker died."""
     client = _dask_client()
     try:
@@ -350,7 +349,7 @@ def _dask_client() -> Any:
     return getattr(get_active_backend()[0], "client", None)
 
 
-def _on_dask(client: Any, tasks: Iterator[tuple[Any, ...]]) -> Iterator[tuple[int, FloatArray]]:
+def _on_dask(client: Any, tasks: Iterator[tuple[Any, ...]]) -> Iterator[tuple[int, Array]]:
     """Yield the answers of a cluster, a few tasks ahead of its cores; nothing for a task whose workers died.
 
     joblib's own Dask backend would wait for such a task for ever.
@@ -374,10 +373,10 @@ def _answer(
     place: int,
     question: Callable[..., Any],
     frame: pd.DataFrame,
-    points: FloatArray,
+    points: Array,
     given: Mapping[str, Any],
     seed: int | None,
-) -> tuple[int, FloatArray]:
+) -> tuple[int, Array]:
     try:
         return place, _call(question, frame, points, given, seed)
     except KeyboardInterrupt:
@@ -387,8 +386,8 @@ def _answer(
 
 
 def _call(
-    question: Callable[..., Any], frame: pd.DataFrame, points: FloatArray, given: Mapping[str, Any], seed: int | None
-) -> FloatArray:
+    question: Callable[..., Any], frame: pd.DataFrame, points: Array, given: Mapping[str, Any], seed: int | None
+) -> Array:
     """Ask one partition, by a copy of the posterior and with points of its own; nothing is shared with the next."""
     extra = {} if seed is None else {"rng": np.random.default_rng(seed)}
     with _Quiet():
@@ -467,7 +466,7 @@ def examples(schema: Schema, size: int) -> Iterator[pd.DataFrame]:
 def rehearse(
     question: Callable[..., Any],
     frames: Iterator[pd.DataFrame],
-    points: FloatArray,
+    points: Array,
     options: Mapping[str, Any],
     *,
     n_jobs: int | None,
@@ -490,7 +489,7 @@ def rehearse(
 def _rehearsed(
     question: Callable[..., Any],
     frame: pd.DataFrame,
-    points: FloatArray,
+    points: Array,
     given: Mapping[str, Any],
     seed: int | None,
     n_jobs: int | None,
@@ -505,7 +504,7 @@ def _rehearsed(
 
 
 def _complaint(
-    question: Callable[..., Any], frame: pd.DataFrame, points: FloatArray, given: Mapping[str, Any], seed: int | None
+    question: Callable[..., Any], frame: pd.DataFrame, points: Array, given: Mapping[str, Any], seed: int | None
 ) -> str:
     try:
         answer = _call(question, frame, points, given, seed)

@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from dpbook._arrays import Array
 from dpbook._columns import Named, Rows, Table, is_list_of_tables, own_frame, pieces_of
 from dpbook._validation import integer
 from dpbook.records import _dask_partitions, _is_dask, as_chunks
@@ -25,7 +26,6 @@ from dpbook.schema import Schema
 
 __all__ = ["Moments", "count_records", "partition_frames", "partition_labels", "partition_moments"]
 
-FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 # Records whose labels are drawn, and whose moments are added up, at a time. Every form of data is cut at the same
@@ -57,9 +57,9 @@ class Moments(NamedTuple):
     Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
     """
 
-    n: FloatArray
-    mean: FloatArray
-    scatter: FloatArray
+    n: Array
+    mean: Array
+    scatter: Array
 
 
 def partition_labels(
@@ -345,7 +345,7 @@ def _readable(data: Any) -> Any:
     return data
 
 
-def _rows(data: Any, columns: list[str]) -> Iterator[FloatArray]:
+def _rows(data: Any, columns: list[str]) -> Iterator[Array]:
     """Yield float chunks with the covariates first and the response last, from named columns or in their order."""
     pieces = data if isinstance(data, Iterator) else iter([data])
     for piece in map(_readable, pieces):
@@ -358,9 +358,9 @@ def _rows(data: Any, columns: list[str]) -> Iterator[FloatArray]:
             yield chunk
 
 
-def _blocks(chunks: Iterator[FloatArray]) -> Iterator[FloatArray]:
+def _blocks(chunks: Iterator[Array]) -> Iterator[Array]:
     """Yield the same rows in blocks of one size (the last may be shorter), whatever the chunks."""
-    held: list[FloatArray] = []
+    held: list[Array] = []
     rows = 0
     for chunk in chunks:
         while rows + len(chunk) >= _BLOCK:
@@ -389,7 +389,7 @@ def _block_moments(
         yield _moments_of(block, order, counts)
 
 
-def _moments_of(rows: FloatArray, order: IntArray, counts: IntArray) -> Moments:
+def _moments_of(rows: Array, order: IntArray, counts: IntArray) -> Moments:
     """Return the moments of the rows of each partition: the first ``counts[0]`` rows of the order, and so on.
 
     Every partition is added up by itself, so that its floats do not depend on the records of another.
@@ -410,7 +410,7 @@ def _moments_of(rows: FloatArray, order: IntArray, counts: IntArray) -> Moments:
     return Moments(counts.astype(np.float64), mean, scatter)
 
 
-def moments_of_groups(columns: Sequence[FloatArray]) -> Moments:
+def moments_of_groups(columns: Sequence[Array]) -> Moments:
     """Return the moments of records that are split already: each column an array (groups, records a group)."""
     groups, size = columns[0].shape
     k = len(columns)

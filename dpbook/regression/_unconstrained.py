@@ -12,13 +12,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook.regression.problem import Layout, Problem
 
 __all__ = ["Natural", "SecondMoments", "Unconstrained", "coordinates_for", "product", "times"]
 
-Array = NDArray[np.float64]
 _SMALL = 6  # up to this many rows a batched product is a broadcast, beyond it a call of BLAS for each member
 
 

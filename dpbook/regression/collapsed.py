@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook.regression._unconstrained import Natural, Unconstrained, product, times
 from dpbook.regression.hamiltonian import draw, part_of, released_moments
 from dpbook.regression.problem import Draws, Problem
 
 __all__ = ["sample"]
 
-Array = NDArray[np.float64]
 _OVERRULED = 0.8  # of the covariates' variance: less of it is left to the release where the prior overrules it
 _SHORT, _FAR_OUT = 0.06, 3.0  # on average over all directions; in standard deviations, together
 _BY_HAND = 16  # matrices up to this size are inverted by vector operations over the batch, larger ones by LAPACK

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook._validation import interval
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 
 __all__ = ["Coordinates", "column_bounds", "covariate_bounds", "weak_covariates"]
 
-Array = NDArray[np.float64]
 Pair = tuple[float, float]
 
 WHERE_FROM = (

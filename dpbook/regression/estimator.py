@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook._validation import column_labels, flag, privacy_loss, real_array
 from dpbook.budget import PrivacyBudget
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
@@ -37,8 +37,6 @@ except ImportError:
 
 
 __all__ = ["PrivateBayesianRegression", "weak_prior"]
-
-Array = NDArray[np.float64]
 
 
 class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -9,16 +9,14 @@ squares quantities given the noisy sums; the parameters are then drawn by conjug
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook.regression._unconstrained import Natural, Unconstrained, times
 from dpbook.regression.collapsed import by_parameters, inverse_of, refused
 from dpbook.regression.hamiltonian import draw, released_moments
 from dpbook.regression.problem import Draws, Problem
 
 __all__ = ["sample"]
-
-Array = NDArray[np.float64]
 
 
 def sample(

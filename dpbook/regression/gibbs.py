@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook._arrays import Array, times
 from dpbook._validation import one_of
 from dpbook.latent_noise import _root, draw_noise_variance
 from dpbook.priors import cholesky, draw_normal_inverse_wishart
@@ -32,8 +33,6 @@ from dpbook.regression.problem import CovariatePrior, Draws, Layout, ParameterPr
 from dpbook.sampling import run
 
 __all__ = ["KINDS", "Variant", "draw_covariate_parameters", "draw_parameters", "prior_moments", "sample"]
-
-Array = NDArray[np.float64]
 
 KINDS = ("gibbs-noisy", "gibbs-prior", "gibbs-update")
 _TRIES = 20  # draws of sums that no data could have are drawn again this often, then projected
@@ -216,12 +215,12 @@ def draw_parameters(
     precision = gram + prior.precision
     root = cholesky(precision)
     upper = np.swapaxes(root, -1, -2)
-    target = cross + _times(prior.precision, prior.mean)
+    target = cross + times(prior.precision, prior.mean)
     centre = np.linalg.solve(upper, np.linalg.solve(root, target[..., None]))[..., 0]
     # The least penalised sum of squares, as a sum of two squares: the difference y'y - … can cancel to below zero.
-    residual = square - 2 * (centre * cross).sum(axis=-1) + (centre * _times(gram, centre)).sum(axis=-1)
+    residual = square - 2 * (centre * cross).sum(axis=-1) + (centre * times(gram, centre)).sum(axis=-1)
     away = centre - prior.mean
-    penalty = (away * _times(prior.precision, away)).sum(axis=-1)
+    penalty = (away * times(prior.precision, away)).sum(axis=-1)
     rate = prior.rate + (np.maximum(residual, 0.0) + penalty) / 2
     shape = np.broadcast_to(prior.shape + n / 2, rate.shape)
     # A gamma of tiny shape can underflow to zero, and the variance would be infinite.
@@ -490,7 +489,7 @@ def _draw_sums(
 
     def draw(which: Any) -> Array:
         some = mean[which]
-        s = some + _times(root[which], rng.standard_normal(some.shape))
+        s = some + times(root[which], rng.standard_normal(some.shape))
         gap = noisy[which] - s[:, seen] - np.sqrt(noise[which]) * rng.standard_normal((len(some), o))
         return np.asarray(s + (gap[:, None, :] @ gain[which])[:, 0, :])
 
@@ -514,7 +513,3 @@ def _clip_matrix(sums: Array, n: Array, layout: Layout) -> tuple[Array, Array]:
     values, vectors = np.linalg.eigh(layout.matrix(sums, n))
     matrix = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return layout.vector(matrix), matrix[..., 0, 0] if layout.intercept else n
-
-
-def _times(matrix: Array, vector: Array) -> Array:
-    return np.asarray((matrix @ vector[..., None])[..., 0])

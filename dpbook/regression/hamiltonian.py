@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from dpbook._arrays import Array
 from dpbook.latent_noise import draw_noise_variance
 from dpbook.regression._unconstrained import Natural, Unconstrained, coordinates_for, times
 from dpbook.regression.problem import CovariatePrior, Draws, ParameterPrior, Problem
 
 __all__ = ["draw", "information_at", "part_of", "released_moments", "start_of"]
-
-Array = NDArray[np.float64]
 
 _WARM_UP = 400  # iterations before the first that counts
 _WINDOWS = (0.15, 0.35, 0.6)  # shares of the warm-up after which the metric is learnt anew

@@ -14,16 +14,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook.regression._unconstrained import Natural, Unconstrained
 from dpbook.regression.collapsed import CollapsedTarget
 from dpbook.regression.hamiltonian import information_at, part_of, start_of
 from dpbook.regression.problem import Draws, Problem
 
 __all__ = ["sample"]
-
-Array = NDArray[np.float64]
 
 
 def sample(

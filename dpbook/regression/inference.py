@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook._validation import (
     Option,
     analyst_generator,
@@ -33,8 +33,6 @@ from dpbook.regression.releases import MODEL, _named, _required, coordinates_of,
 from dpbook.release import Release
 
 __all__ = ["METHODS", "OPTIONS", "check_before_release", "infer", "infer_nonprivate", "problem_of", "sample"]
-
-Array = NDArray[np.float64]
 
 
 def _variant(name: str, value: Any) -> gibbs.Variant:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook._arrays import Array
 from dpbook.regression.problem import Layout
 
 __all__ = [
@@ -25,8 +26,6 @@ __all__ = [
     "product_cov",
     "record_moments",
 ]
-
-Array = NDArray[np.float64]
 
 
 def record_moments(theta: Array, sigma2: Array, mean_x: Array, cov_x: Array, layout: Layout) -> tuple[Array, Array]:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook._validation import column_labels, finite_array, fraction
 from dpbook.posterior import Posterior
 
 __all__ = ["RegressionPosterior"]
-
-Array = NDArray[np.float64]
 
 _ENOUGH = 1e-6  # in probability; the Newton step after it leaves the square of that
 _BLOCK = 2_000_000  # draws times new records in one NumPy call
@@ -69,7 +69,12 @@ class RegressionPosterior(Posterior):
                 raise ValueError(f"columns must name the {self.d} covariates, got {self.columns}")
 
     def __reduce__(self) -> Any:
-        return type(self), (dict(self.draws), self.method, self.intercept, self.columns)
+        return partial(type(self), labels=dict(self.labels)), (
+            dict(self.draws),
+            self.method,
+            self.intercept,
+            self.columns,
+        )
 
     @property
     def d(self) -> int:

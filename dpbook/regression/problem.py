@@ -19,9 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook._arrays import Array
+
 __all__ = ["CovariatePrior", "Draws", "Layout", "ParameterPrior", "Problem"]
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbook import noise
+from dpbook._arrays import Array
 from dpbook._validation import column_labels, flag, integer, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.mechanisms import gaussian_scale
@@ -29,8 +29,6 @@ from dpbook.release import Release
 from dpbook.sensitivity import fourth_moments, rounded, second_moments
 
 __all__ = ["MODEL", "Preview", "coordinates_of", "preview", "release"]
-
-Array = NDArray[np.float64]
 
 MODEL = "linear regression"
 _UNIT = grid_unit(1.0)  # in coordinates no statistic exceeds 1

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpbook._arrays import Array
 from dpbook.theory._draws import log1mexp
 
 __all__ = ["Bounds", "Losses", "binomial_losses", "composed_bounds", "count_losses", "log_delta"]
-
-Array = NDArray[np.float64]
 
 _DROP = 760.0  # a probability this many nats below the largest is no float
 ENUMERATED = 50_000  # vectors of counts, up to reordering, that are listed one by one

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-__all__ = ["log1mexp", "log_beta_delta", "log_gamma_growth", "log_gaussian_delta"]
+from dpbook._arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["log1mexp", "log_beta_delta", "log_gamma_growth", "log_gaussian_delta"]
 
 _TERMS = 100_000  # far more than any series or fraction below needs
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)

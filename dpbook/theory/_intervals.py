@@ -12,14 +12,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook.theory._draws import log1mexp
 
 __all__ = ["LogOddsPair", "NormalPair", "largest_loss", "log_clamped_delta", "log_truncated_delta"]
-
-Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = special.roots_legendre(32)
 _DROP = 46.0  # the integrand is followed until it has fallen by e^-46

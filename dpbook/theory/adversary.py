@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook._validation import integer
 from dpbook.theory import _counts, _intervals
 from dpbook.theory._draws import log_beta_delta, log_gaussian_delta
@@ -24,7 +24,6 @@ from dpbook.theory.profiles import epsilon_for
 
 __all__ = ["Attack", "Attacked", "attack", "attacks"]
 
-Array = NDArray[np.float64]
 Point = Mapping[str, float]
 _WHOLE = frozenset({"n", "m", "draws"})
 _NAMES = {"epsilon": "ε", "log_delta": "ln(1/δ)", "c1": "c₁", "draws": "k", "reach": "R/σ", "floor": "a₀"}

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special
 
+from dpbook._arrays import Array
 from dpbook._validation import delta_value, finite_array, finite_number, integer, positive
 from dpbook.mechanisms import gaussian_scale
 from dpbook.theory._draws import log_gamma_growth
@@ -30,8 +31,6 @@ __all__ = [
     "renyi_epsilon",
     "temperature_for",
 ]
-
-Array = NDArray[np.float64]
 
 
 class ExponentialView(NamedTuple):

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from dpbook._arrays import Array
 from dpbook._validation import finite_array, integer, positive_array
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
 from dpbook.theory.profiles import Model, make_setting, privacy_profile
@@ -27,8 +28,6 @@ __all__ = [
     "profile_curves",
     "second_picture",
 ]
-
-Array = NDArray[np.float64]
 
 
 class Densities(NamedTuple):

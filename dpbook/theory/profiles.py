@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
+from dpbook._arrays import Array
 from dpbook._validation import (
     at_least,
     delta_value,
@@ -46,7 +47,6 @@ __all__ = [
     "worst_pair",
 ]
 
-Array = NDArray[np.float64]
 Model = BetaBernoulli | NormalKnownVariance
 
 RELEASE_TYPES = ("estimate", "sample", "synthetic-plugin", "synthetic-bayes")

@@ -290,6 +290,16 @@ def test_the_section_glues_each_number_once_and_uses_it(source: Path) -> None:
     assert {name for name in glued if "{" not in name} - used == set(), "glued but not used"
 
 
+@pytest.mark.parametrize("source", SECTIONS, ids=slug)
+def test_what_the_section_glues_is_finished_text(source: Path) -> None:
+    """A number would be rounded by whoever shows it; rounding is a decision of the section."""
+    stored = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    outputs = [
+        output for cell in code_cells(stored) for output in cell.outputs if "scrapbook" in output.get("metadata", {})
+    ]
+    assert [each.metadata["scrapbook"]["name"] for each in outputs if each.data["text/plain"][0] not in "'\""] == []
+
+
 def test_no_two_figures_share_a_name() -> None:
     names = Counter(
         cell.metadata["mystnb"]["figure"]["name"]

@@ -1,0 +1,77 @@
+"""What a release would be worth, from public numbers, before anything is spent: what every ``preview`` returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbook import _html
+
+__all__ = ["Preview"]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a release would be worth.
+
+    Standard deviations are numbers where one quantity is estimated, and arrays, one entry per name, where several are;
+    NaN where a kind of release has none.
+
+    Attributes
+    ----------
+    names : tuple of str
+        What is estimated: parameters, columns, or the released quantity.
+    sensitivity, noise_scale : float
+        Of all released statistics together, and of the noise on each of them (Laplace b, Gaussian sd).
+    noise_sd, sampling_sd : float or array
+        Standard deviations of each estimate: from the noise, and from sampling n records.
+    posterior_sd, nonprivate_sd : float or array
+        Expected after the release, noise accounted for; and without privacy.
+    break_even_n : float or array
+        About the n at which noise and sampling contribute alike; beyond it privacy is the smaller worry.
+    notes : mapping of str to float
+        What this kind of release has beside these.
+
+    Examples
+    --------
+    >>> from dpbook.preview import Preview
+    >>> look = Preview(("share",), 1.0, 10.0, noise_sd=0.014, sampling_sd=0.016, posterior_sd=0.021)
+    >>> look.summary().loc["share", "noise_sd"].item()
+    0.014
+
+    Explained in :doc:`/book/background/choosing-epsilon`.
+    """
+
+    names: Sequence[str]
+    sensitivity: float
+    noise_scale: float
+    noise_sd: Any = math.nan
+    sampling_sd: Any = math.nan
+    posterior_sd: Any = math.nan
+    nonprivate_sd: Any = math.nan
+    break_even_n: Any = math.nan
+    notes: Mapping[str, float] = field(default_factory=dict)
+
+    def summary(self) -> pd.DataFrame:
+        """Return a table with a row for each name and a column for each standard deviation that there is."""
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        known = {name: value for name, value in columns.items() if not np.all(np.isnan(value))}
+        filled = {name: np.broadcast_to(value, len(self.names)) for name, value in known.items()}
+        return pd.DataFrame(filled, index=list(self.names))
+
+    def _repr_html_(self) -> str:
+        table = self.summary()
+        rows = [[name, *row] for name, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
+        footer = [
+            [name, _html.number(value), *[""] * (len(table.columns) - 1)]
+            for name, value in {"sensitivity": self.sensitivity, "noise scale": self.noise_scale, **self.notes}.items()
+        ]
+        return _html.table("Preview: nothing is spent", ["", *table.columns], rows, footer=footer)
+
+
+_COLUMNS = ("noise_sd", "sampling_sd", "posterior_sd", "nonprivate_sd", "break_even_n")
