@@ -33,6 +33,7 @@ __all__ = [
     "integer",
     "interval",
     "method_options",
+    "noise_arguments",
     "non_negative_array",
     "one_of",
     "positive",
@@ -126,6 +127,17 @@ def privacy_loss(epsilon: Any, delta: Any, mechanism: Any) -> tuple[float, float
     if mechanism == "laplace" and loss[1]:
         raise ValueError(f"delta must be 0 for the Laplace mechanism, which is pure; got {loss[1]}")
     return loss
+
+
+def noise_arguments(sensitivity: float, epsilon: float, *, widest: float = 1e300) -> tuple[float, float]:
+    """Check sensitivity and epsilon, and that the scale of the noise is a number that noise can be drawn at."""
+    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
+    if not 1e-100 <= epsilon <= 1e100:
+        raise ValueError(f"epsilon must lie between 1e-100 and 1e100, got {epsilon}")
+    if not 1e-300 <= sensitivity / epsilon <= widest:
+        ratio = sensitivity / epsilon
+        raise ValueError(f"sensitivity / epsilon must lie between 1e-300 and {widest:g}, got {ratio}")
+    return sensitivity, epsilon
 
 
 def interval(name: str, value: Any) -> tuple[float, float]:

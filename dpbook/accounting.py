@@ -1,27 +1,36 @@
-"""How privacy losses add up beyond the ledger's plain sum: groups, advanced composition, zCDP, Gaussian profiles.
+"""How privacy losses add up beyond the ledger's plain sum, and how much Gaussian noise a loss asks for.
 
-Formulas of the composition section of chapter 1, each exact or an upper bound, and each saying which. All are
-statements about epsilon and delta, not about data; they hold for whatever neighbour relation the inputs are stated for.
+Groups, advanced composition, zCDP, Gaussian profiles and their calibration: formulas of chapter 1, each exact or an
+upper bound, and each saying which. All are statements about epsilon and delta, not about data; they hold for whatever
+neighbour relation the inputs are stated for.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from scipy import optimize, special
 
-from dpbook._validation import at_least, delta_value, integer, positive
+from dpbook._validation import at_least, delta_value, integer, noise_arguments, positive
 
 __all__ = [
     "advanced_composition",
     "discrete_gaussian_delta",
     "gaussian_delta",
     "gaussian_rho",
+    "gaussian_scale",
     "group_privacy",
     "pure_composition_delta",
     "zcdp_epsilon",
 ]
+
+# Covers the root finder of the Gaussian calibration, and the discretisation where noise has 2**16 grid steps or more.
+_MARGIN = 1 + 1e-9
+_FINE = 2.0**16
+# Below so many steps the exact profile of one statistic's discrete noise is summed, of some 80 terms per step.
+_SUMMED = 2.0**10
 
 
 def group_privacy(epsilon: float, size: int, *, delta: float = 0.0) -> tuple[float, float]:
@@ -286,3 +295,116 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     centre = math.log(math.sqrt(log_inverse / rho))
     found = optimize.minimize_scalar(bound, bounds=(centre - 10, centre + 10), method="bounded")
     return max(0.0, min(plain, float(found.fun)))
+
+
+def gaussian_scale(
+    *, sensitivity: float, epsilon: float, delta: float, unit: float | None = None, statistics: int = 1
+) -> float:
+    """Return the smallest standard deviation that makes Gaussian noise (epsilon, delta)-DP.
+
+    The analytic calibration of Balle and Wang (2018): it solves
+    ``gaussian_delta(epsilon, sensitivity / scale) = delta`` and is valid for every epsilon, large ones included. The
+    result is raised by one part in 10⁹, which covers the root finder.
+
+    Noise on a grid is not Gaussian but discrete Gaussian, and where it spans few steps its delta is larger. With
+    ``unit``, the scale is raised for that, so that the discrete noise keeps the promise for every change of the totals
+    by whole steps whose L2 norm is at most ``sensitivity``.
+
+    Parameters
+    ----------
+    sensitivity : float
+        The statistic's L2 sensitivity.
+    epsilon : float
+        Greater than 0.
+    delta : float
+        In (0, 1).
+    unit : float, optional
+        The step of the grid on which the noise is drawn (an :class:`~dpbook.records.ExactSum` has it); by default noise
+        is drawn as finely as floats are.
+    statistics : int, default 1
+        How many statistics share the grid.
+
+    Returns
+    -------
+    float
+        The noise's standard deviation (on a grid, the scale of the discrete Gaussian).
+
+    Notes
+    -----
+    Let s be the scale without a grid, all in steps. From 2¹⁶ steps on, s itself will do. Below, √(s² + 4) does, for any
+    number of statistics: rounding a Gaussian of scale s at random, by a discrete Gaussian of scale 2 around it, gives
+    the discrete Gaussian of scale √(s² + 4) up to a factor 1 ± 10⁻³³ per statistic, and is post-processing. So does the
+    scale at which ``sensitivity² / (2 scale²)``-zCDP, which discrete noise has (Canonne, Kamath and Steinke 2020),
+    gives epsilon and delta; the smaller of both is taken. For one statistic and less than 2¹⁰ steps the scale is
+    lowered until :func:`discrete_gaussian_delta` reaches delta.
+
+    Examples
+    --------
+    >>> from dpbook.accounting import gaussian_scale
+    >>> round(gaussian_scale(sensitivity=1.0, epsilon=1.0, delta=1e-5), 4)
+    3.7306
+    >>> [round(gaussian_scale(sensitivity=1.0, epsilon=8.0, delta=1e-4, unit=unit), 4) for unit in (None, 1e-6, 1.0)]
+    [0.5431, 0.5431, 0.5557]
+
+    Explained in :doc:`/book/background/mechanisms`.
+    """
+    sensitivity, epsilon = noise_arguments(sensitivity, epsilon, widest=1e280)
+    delta, statistics = delta_value("delta", delta, zero=False), integer("statistics", statistics, least=1)
+    epsilon = min(epsilon, 1e6)  # beyond, delta cannot be computed in floats; a smaller epsilon is always safe
+
+    def excess(log_mu: float) -> float:
+        return math.log(max(gaussian_delta(epsilon, math.exp(log_mu)), 5e-324)) - math.log(delta)
+
+    low = high = 0.0
+    while excess(low) > 0:
+        low -= 1
+        if low < -230:
+            raise ValueError(f"epsilon and delta must not both be this small: {epsilon}, {delta}")
+    while excess(high) < 0:
+        high += 1
+    mu = math.exp(optimize.brentq(excess, low, high, xtol=1e-12)) if low < high else 1.0
+    scale = sensitivity / mu * _MARGIN
+    return scale if unit is None else _on_grid(scale, sensitivity, epsilon, delta, positive("unit", unit), statistics)
+
+
+def _on_grid(scale: float, sensitivity: float, epsilon: float, delta: float, unit: float, statistics: int) -> float:
+    """Raise the scale of Gaussian noise so that discrete Gaussian noise on a grid is (epsilon, delta)-DP."""
+    steps = scale / unit
+    if steps >= _FINE:
+        return scale
+    enough = min(math.hypot(steps, 2.0), _zcdp_steps(float(Fraction(sensitivity) / Fraction(unit)), epsilon, delta))
+    if statistics == 1 and steps < _SUMMED:
+        shift = max(1, math.floor(Fraction(sensitivity) / Fraction(unit)))
+        enough = _summed_steps(steps, enough, shift, epsilon, delta)
+    return enough * unit
+
+
+def _zcdp_steps(sensitivity: float, epsilon: float, delta: float) -> float:
+    """Return a scale at which discrete Gaussian noise is (epsilon, delta)-DP by its zCDP parameter Δ² / (2 scale²)."""
+
+    def excess(log_rho: float) -> float:
+        return zcdp_epsilon(math.exp(log_rho), delta) - epsilon
+
+    low = high = 0.0
+    while excess(low) > 0:
+        low -= 4
+    while excess(high) < 0:
+        high += 4
+    rho = math.exp(optimize.brentq(excess, low, high, xtol=1e-9) - 2e-9)
+    return sensitivity / math.sqrt(2 * rho) if excess(math.log(rho)) <= 0 else math.inf
+
+
+def _summed_steps(low: float, enough: float, shift: int, epsilon: float, delta: float) -> float:
+    """Return a scale between ``low`` and ``enough`` at which the exact delta is at most ``delta``, by bisection.
+
+    The exact delta need not fall everywhere as the scale grows, so the scale returned is one that was tried.
+    """
+    if discrete_gaussian_delta(epsilon, shift, low) <= delta:
+        return low
+    while enough - low > 1e-9 * enough:
+        middle = (low + enough) / 2
+        if discrete_gaussian_delta(epsilon, shift, middle) <= delta:
+            enough = middle
+        else:
+            low = middle
+    return enough

@@ -13,23 +13,21 @@ from typing import TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
 
 from dpbook import noise
 from dpbook._validation import (
     at_least,
-    delta_value,
     finite_array,
     finite_number,
     flag,
     integer,
     interval,
-    positive,
+    noise_arguments,
     present_array,
     seeded_generator,
     whole_array,
 )
-from dpbook.accounting import discrete_gaussian_delta, gaussian_delta, zcdp_epsilon
+from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
 
 __all__ = [
@@ -47,23 +45,6 @@ T = TypeVar("T")
 
 # Geometric noise is drawn in 64 bits; at this scale a draw beyond them has probability e^(-1024).
 _WIDEST_GEOMETRIC = 2.0**53
-
-# Covers the root finder of the Gaussian calibration, and the discretisation where noise has 2**16 grid steps or more.
-_MARGIN = 1 + 1e-9
-_FINE = 2.0**16
-# Below so many steps the exact profile of one statistic's discrete noise is summed, of some 80 terms per step.
-_SUMMED = 2.0**10
-
-
-def _noise_arguments(sensitivity: float, epsilon: float, *, widest: float = 1e300) -> tuple[float, float]:
-    """Check sensitivity and epsilon, and that the scale of the noise is a number that noise can be drawn at."""
-    sensitivity, epsilon = positive("sensitivity", sensitivity), positive("epsilon", epsilon)
-    if not 1e-100 <= epsilon <= 1e100:
-        raise ValueError(f"epsilon must lie between 1e-100 and 1e100, got {epsilon}")
-    if not 1e-300 <= sensitivity / epsilon <= widest:
-        ratio = sensitivity / epsilon
-        raise ValueError(f"sensitivity / epsilon must lie between 1e-300 and {widest:g}, got {ratio}")
-    return sensitivity, epsilon
 
 
 @overload
@@ -132,7 +113,7 @@ def laplace(
     Explained in :doc:`/book/background/mechanisms`.
     """
     array = finite_array("value", value)
-    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon)
+    sensitivity, epsilon = noise_arguments(sensitivity, epsilon)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
     noisy, _ = noise.add_laplace(array, sensitivity, epsilon, rng)
@@ -198,124 +179,11 @@ def geometric(
     Explained in :doc:`/book/background/mechanisms`.
     """
     counts = whole_array("value", value)
-    _, epsilon = _noise_arguments(integer("sensitivity", sensitivity, least=1), epsilon, widest=_WIDEST_GEOMETRIC)
+    _, epsilon = noise_arguments(integer("sensitivity", sensitivity, least=1), epsilon, widest=_WIDEST_GEOMETRIC)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
     noisy = noise.add_geometric(counts, sensitivity, epsilon, rng)
     return int(noisy) if counts.ndim == 0 else noisy
-
-
-def gaussian_scale(
-    *, sensitivity: float, epsilon: float, delta: float, unit: float | None = None, statistics: int = 1
-) -> float:
-    """Return the smallest standard deviation that makes Gaussian noise (epsilon, delta)-DP.
-
-    The analytic calibration of Balle and Wang (2018): it solves
-    ``gaussian_delta(epsilon, sensitivity / scale) = delta`` and is valid for every epsilon, large ones included. The
-    result is raised by one part in 10⁹, which covers the root finder.
-
-    Noise on a grid is not Gaussian but discrete Gaussian, and where it spans few steps its delta is larger. With
-    ``unit``, the scale is raised for that, so that the discrete noise keeps the promise for every change of the totals
-    by whole steps whose L2 norm is at most ``sensitivity``.
-
-    Parameters
-    ----------
-    sensitivity : float
-        The statistic's L2 sensitivity.
-    epsilon : float
-        Greater than 0.
-    delta : float
-        In (0, 1).
-    unit : float, optional
-        The step of the grid on which the noise is drawn (an :class:`~dpbook.records.ExactSum` has it); by default noise
-        is drawn as finely as floats are.
-    statistics : int, default 1
-        How many statistics share the grid.
-
-    Returns
-    -------
-    float
-        The noise's standard deviation (on a grid, the scale of the discrete Gaussian).
-
-    Notes
-    -----
-    Let s be the scale without a grid, all in steps. From 2¹⁶ steps on, s itself will do. Below, √(s² + 4) does, for any
-    number of statistics: rounding a Gaussian of scale s at random, by a discrete Gaussian of scale 2 around it, gives
-    the discrete Gaussian of scale √(s² + 4) up to a factor 1 ± 10⁻³³ per statistic, and is post-processing. So does the
-    scale at which ``sensitivity² / (2 scale²)``-zCDP, which discrete noise has (Canonne, Kamath and Steinke 2020),
-    gives epsilon and delta; the smaller of both is taken. For one statistic and less than 2¹⁰ steps the scale is
-    lowered until :func:`~dpbook.accounting.discrete_gaussian_delta` reaches delta.
-
-    Examples
-    --------
-    >>> from dpbook.mechanisms import gaussian_scale
-    >>> round(gaussian_scale(sensitivity=1.0, epsilon=1.0, delta=1e-5), 4)
-    3.7306
-    >>> [round(gaussian_scale(sensitivity=1.0, epsilon=8.0, delta=1e-4, unit=unit), 4) for unit in (None, 1e-6, 1.0)]
-    [0.5431, 0.5431, 0.5557]
-
-    Explained in :doc:`/book/background/mechanisms`.
-    """
-    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon, widest=1e280)
-    delta, statistics = delta_value("delta", delta, zero=False), integer("statistics", statistics, least=1)
-    epsilon = min(epsilon, 1e6)  # beyond, delta cannot be computed in floats; a smaller epsilon is always safe
-
-    def excess(log_mu: float) -> float:
-        return math.log(max(gaussian_delta(epsilon, math.exp(log_mu)), 5e-324)) - math.log(delta)
-
-    low = high = 0.0
-    while excess(low) > 0:
-        low -= 1
-        if low < -230:
-            raise ValueError(f"epsilon and delta must not both be this small: {epsilon}, {delta}")
-    while excess(high) < 0:
-        high += 1
-    mu = math.exp(optimize.brentq(excess, low, high, xtol=1e-12)) if low < high else 1.0
-    scale = sensitivity / mu * _MARGIN
-    return scale if unit is None else _on_grid(scale, sensitivity, epsilon, delta, positive("unit", unit), statistics)
-
-
-def _on_grid(scale: float, sensitivity: float, epsilon: float, delta: float, unit: float, statistics: int) -> float:
-    """Raise the scale of Gaussian noise so that discrete Gaussian noise on a grid is (epsilon, delta)-DP."""
-    steps = scale / unit
-    if steps >= _FINE:
-        return scale
-    enough = min(math.hypot(steps, 2.0), _zcdp_steps(float(Fraction(sensitivity) / Fraction(unit)), epsilon, delta))
-    if statistics == 1 and steps < _SUMMED:
-        shift = max(1, math.floor(Fraction(sensitivity) / Fraction(unit)))
-        enough = _summed_steps(steps, enough, shift, epsilon, delta)
-    return enough * unit
-
-
-def _zcdp_steps(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Return a scale at which discrete Gaussian noise is (epsilon, delta)-DP by its zCDP parameter Δ² / (2 scale²)."""
-
-    def excess(log_rho: float) -> float:
-        return zcdp_epsilon(math.exp(log_rho), delta) - epsilon
-
-    low = high = 0.0
-    while excess(low) > 0:
-        low -= 4
-    while excess(high) < 0:
-        high += 4
-    rho = math.exp(optimize.brentq(excess, low, high, xtol=1e-9) - 2e-9)
-    return sensitivity / math.sqrt(2 * rho) if excess(math.log(rho)) <= 0 else math.inf
-
-
-def _summed_steps(low: float, enough: float, shift: int, epsilon: float, delta: float) -> float:
-    """Return a scale between ``low`` and ``enough`` at which the exact delta is at most ``delta``, by bisection.
-
-    The exact delta need not fall everywhere as the scale grows, so the scale returned is one that was tried.
-    """
-    if discrete_gaussian_delta(epsilon, shift, low) <= delta:
-        return low
-    while enough - low > 1e-9 * enough:
-        middle = (low + enough) / 2
-        if discrete_gaussian_delta(epsilon, shift, middle) <= delta:
-            enough = middle
-        else:
-            low = middle
-    return enough
 
 
 @overload
@@ -434,7 +302,7 @@ def exponential(
     options, scores = list(candidates), finite_array("utilities", utilities, ndim=1)
     if len(options) != scores.size or scores.size == 0:
         raise ValueError(f"candidates must be as many as utilities, and at least 1: {len(options)} and {scores.size}")
-    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon)
+    sensitivity, epsilon = noise_arguments(sensitivity, epsilon)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
     return options[noise.choose(scores, sensitivity, epsilon, rng)]
@@ -489,7 +357,7 @@ def above_threshold(
     Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
     """
     threshold = finite_number("threshold", threshold)
-    sensitivity, epsilon = _noise_arguments(sensitivity, epsilon)
+    sensitivity, epsilon = noise_arguments(sensitivity, epsilon)
     epsilon = at_least("epsilon", epsilon, 2.0**-30)  # below, the noise would not fit in 64 bits
     rng = seeded_generator(rng)
     flag("monotone", monotone)
@@ -571,7 +439,7 @@ def private_quantile(
     low, high = interval("bounds", bounds)
     if not math.isfinite(high - low):
         raise ValueError(f"bounds must be closer together: their distance is not a finite number, got ({low}, {high})")
-    (_, epsilon), grid = _noise_arguments(1.0, epsilon), integer("grid", grid, least=2)
+    (_, epsilon), grid = noise_arguments(1.0, epsilon), integer("grid", grid, least=2)
     rng = seeded_generator(rng)
     charge(budget, epsilon, 0.0, label=label)
     ordered = np.sort(np.clip(sample, low, high))
@@ -627,7 +495,7 @@ def randomized_response(
     Explained in :doc:`/book/background/mechanisms`.
     """
     codes = whole_array("answers", answers, booleans=True)
-    (_, epsilon), categories = _noise_arguments(1.0, epsilon), integer("categories", categories, least=2)
+    (_, epsilon), categories = noise_arguments(1.0, epsilon), integer("categories", categories, least=2)
     if codes.size and not (codes.min() >= 0 and codes.max() < categories):
         raise ValueError(f"answers must be codes 0 … {categories - 1}, got codes outside")
     rng = seeded_generator(rng)

@@ -16,6 +16,7 @@ from dpbook.accounting import (
     discrete_gaussian_delta,
     gaussian_delta,
     gaussian_rho,
+    gaussian_scale,
     group_privacy,
     pure_composition_delta,
     zcdp_epsilon,
@@ -266,3 +267,144 @@ def test_zcdp_epsilon_holds_for_randomised_response_too() -> None:
 def test_a_wrong_argument_is_named(call: Any, argument: str) -> None:
     with pytest.raises((ValueError, TypeError), match=f"^{argument} must"):
         call()
+
+
+# The analytic calibration ---------------------------------------------------------------------------------------------
+
+
+def exact_delta(epsilon: float, sigma: Any) -> Any:
+    """Return the delta of Gaussian noise at sensitivity 1 in the working precision of mpmath."""
+    eps = mpmath.mpf(epsilon)
+    far, near = 1 / (2 * sigma) - eps * sigma, -1 / (2 * sigma) - eps * sigma
+    return mpmath.ncdf(far) - mpmath.exp(eps) * mpmath.ncdf(near)
+
+
+def exact_scale(epsilon: float, delta: float) -> float:
+    """Solve for the noise of sensitivity 1 in high-precision arithmetic, by bisection."""
+    with mpmath.workdps(50 + int(epsilon)):
+        low, high = mpmath.mpf("1e-4"), mpmath.mpf("1e6")
+        for _ in range(60):
+            sigma = mpmath.sqrt(low * high)
+            low, high = (sigma, high) if exact_delta(epsilon, sigma) > delta else (low, sigma)
+        return float(high)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 200.0])
+def test_gaussian_scale_is_the_smallest_that_is_private_and_never_below_it(epsilon: float, delta: float) -> None:
+    ours, exact = gaussian_scale(sensitivity=1, epsilon=epsilon, delta=delta), exact_scale(epsilon, delta)
+    assert exact <= ours <= exact * (1 + 1e-8)
+    assert gaussian_scale(sensitivity=250, epsilon=epsilon, delta=delta) == pytest.approx(250 * ours)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)])
+def test_gaussian_scale_agrees_with_a_second_implementation(epsilon: float, delta: float) -> None:
+    from dp_accounting.pld import common, privacy_loss_mechanism  # type: ignore[import-untyped, unused-ignore]
+
+    parameters = common.DifferentialPrivacyParameters(epsilon, delta)
+    theirs = privacy_loss_mechanism.GaussianPrivacyLoss.from_privacy_guarantee(parameters)
+    ours = gaussian_scale(sensitivity=1, epsilon=epsilon, delta=delta)
+    assert ours == pytest.approx(theirs.standard_deviation, rel=1e-6)
+
+
+def test_the_classical_formula_is_wasteful_below_epsilon_1_and_wrong_far_above() -> None:
+    for epsilon, private in ((0.1, True), (1.0, True), (20.0, False)):
+        classical = math.sqrt(2 * math.log(1.25e6)) / epsilon
+        assert (classical >= gaussian_scale(sensitivity=1, epsilon=epsilon, delta=1e-6)) is private
+
+
+def exact_lattice_delta(epsilon: float, shift: tuple[int, ...], scale: float) -> float:
+    """Return the exact delta of discrete Gaussian noise on a lattice, shifted by a vector, from the definition.
+
+    The privacy loss is (2⟨x, shift⟩ - |shift|²) / (2 scale²) at an output x: convolve the laws of shift_i x_i.
+    """
+    law = {0: 1.0}
+    reach = math.ceil(12 * scale + 2)
+    for step in shift:
+        weights = {y: math.exp(-0.5 * (y / scale) ** 2) for y in range(-reach, reach + 1)}
+        whole = math.fsum(weights.values())
+        grown: dict[int, float] = {}
+        for (value, p), (y, w) in itertools.product(law.items(), weights.items()):
+            grown[value + step * y] = grown.get(value + step * y, 0.0) + p * w / whole
+        law = grown
+    norm = sum(step * step for step in shift)  # under the shifted law x = y + shift, so 2⟨x, shift⟩ - norm = 2v + norm
+    losses = ((p, (2 * value + norm) / (2 * scale**2)) for value, p in law.items())
+    return math.fsum(p * -math.expm1(epsilon - loss) for p, loss in losses if loss > epsilon)
+
+
+@pytest.mark.parametrize("delta", [1e-8, 1e-4, 1e-2])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0, 8.0, 30.0])
+@pytest.mark.parametrize("steps", [1.0, 1.5, 2.3, 3.0])
+def test_gaussian_noise_on_a_grid_keeps_its_promise_for_every_shift_by_whole_steps(
+    steps: float, epsilon: float, delta: float
+) -> None:
+    """All shift vectors with L2 norm at most the sensitivity; for one statistic also to fifty digits."""
+    unit = 2.0**-5
+    for statistics in (1, 2, 3):
+        scale = gaussian_scale(sensitivity=steps * unit, epsilon=epsilon, delta=delta, unit=unit, statistics=statistics)
+        assert scale >= gaussian_scale(sensitivity=steps * unit, epsilon=epsilon, delta=delta)
+        if scale / unit > 12 and statistics > 1:
+            continue  # too large a lattice to sum; a test below looks at the bound there
+        shifts = itertools.combinations_with_replacement(range(int(steps) + 1), statistics)
+        inside = [shift for shift in shifts if 0 < sum(s * s for s in shift) <= steps**2]
+        worst = max(exact_lattice_delta(epsilon, shift, scale / unit) for shift in inside)
+        assert worst <= delta * (1 + 1e-10)
+    with mpmath.workdps(50):
+        sigma, m = mpmath.mpf(gaussian_scale(sensitivity=steps, epsilon=epsilon, delta=delta, unit=1.0)), int(steps)
+        ys = range(-math.ceil(30 * sigma) - m, math.ceil(30 * sigma) + m + 1)
+        law = {y: mpmath.exp(-(mpmath.mpf(y) ** 2) / (2 * sigma**2)) for y in ys}
+        gains = (law[y] - mpmath.exp(epsilon) * law.get(y + m, 0) for y in ys)
+        assert mpmath.fsum(max(0, gain) for gain in gains) / mpmath.fsum(law.values()) <= delta
+
+
+def test_the_scale_without_a_grid_breaks_the_promise_on_a_coarse_one() -> None:
+    """Three times the claimed delta at epsilon 8, a sensitivity of one step: why the grid must be told."""
+    plain = gaussian_scale(sensitivity=1.0, epsilon=8.0, delta=1e-4)
+    assert exact_lattice_delta(8.0, (1,), plain) == pytest.approx(3.14e-4, rel=0.01)
+    assert exact_lattice_delta(8.0, (1,), gaussian_scale(sensitivity=1.0, epsilon=8.0, delta=1e-4, unit=1.0)) <= 1e-4
+
+
+@pytest.mark.parametrize("steps", [10.0, 100.0, 3000.0, 40_000.0])
+def test_the_bound_for_many_statistics_covers_the_exact_delta_of_one_and_costs_little(steps: float) -> None:
+    """Axis shifts, whose lattice of losses is the coarsest: the bound must cover the exact profile, and no more."""
+    for epsilon, delta in [(0.5, 1e-6), (2.0, 1e-3), (6.0, 1e-9)]:
+        plain = gaussian_scale(sensitivity=steps, epsilon=epsilon, delta=delta)
+        scale = gaussian_scale(sensitivity=steps, epsilon=epsilon, delta=delta, unit=1.0, statistics=5)
+        if scale < 2**20:
+            assert discrete_gaussian_delta(epsilon, int(steps), scale) <= delta
+        assert plain <= scale <= math.hypot(plain, 2.0) * (1 + 1e-12)
+        if plain >= 2**16:
+            assert scale == plain
+
+
+def test_random_rounding_by_a_discrete_gaussian_of_scale_2_gives_the_discrete_gaussian() -> None:
+    """The lemma behind √(s² + 4), to forty digits: the kernel's output is within 10⁻³³ of the discrete Gaussian."""
+    with mpmath.workdps(50):
+        s, r = mpmath.mpf("1.3"), 2
+        sigma2 = s**2 + r**2
+
+        def kernel(y: int, x: mpmath.mpf) -> mpmath.mpf:
+            return (
+                mpmath.exp(-((y - x) ** 2) / (2 * r**2))
+                / mpmath.jtheta(3, mpmath.pi * x, mpmath.exp(-2 * mpmath.pi**2 * r**2))
+                / (r * mpmath.sqrt(2 * mpmath.pi))
+            )
+
+        norm = mpmath.jtheta(3, 0, mpmath.exp(-2 * mpmath.pi**2 * sigma2)) * mpmath.sqrt(2 * mpmath.pi * sigma2)
+        h = mpmath.mpf(1) / 16  # the trapezoidal rule converges like e^(-2π²s²/h²)
+        for y in (0, 1, 5):
+            nodes = [h * i for i in range(-400, 401)]
+            mass = h * mpmath.fsum(mpmath.npdf(x, 0, s) * kernel(y, x) for x in nodes)
+            assert abs(mass / (mpmath.exp(-(y**2) / (2 * sigma2)) / norm) - 1) < mpmath.mpf(10) ** -33
+
+
+def test_gaussian_scale_survives_extremes() -> None:
+    for epsilon, delta in itertools.product([1e-12, 1e-3], [1e-300, 1e-12, 0.999]):
+        scale = gaussian_scale(sensitivity=1, epsilon=epsilon, delta=delta)
+        with mpmath.workdps(400):
+            assert exact_delta(epsilon, mpmath.mpf(scale)) <= delta
+    for epsilon, delta in itertools.product([1e3, 1e9], [1e-300, 1e-12, 0.999]):
+        scale = gaussian_scale(sensitivity=1, epsilon=epsilon, delta=delta)
+        assert gaussian_delta(min(epsilon, 1e6), 1 / scale) <= delta
+    with pytest.raises(ValueError, match="epsilon and delta"):
+        gaussian_scale(sensitivity=1, epsilon=1e-100, delta=1e-100)

@@ -18,6 +18,7 @@ from dpbook._validation import (
     fraction,
     integer,
     interval,
+    noise_arguments,
     one_of,
     positive,
     present_array,
@@ -26,7 +27,7 @@ from dpbook._validation import (
 )
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.families import OUTSIDE, Binomial, CustomFamily, Family, Multinomial, Normal
-from dpbook.mechanisms import _noise_arguments, gaussian_scale, private_quantile
+from dpbook.mechanisms import gaussian_scale, private_quantile
 from dpbook.records import ExactSum, exact_sum
 from dpbook.release import Release
 from dpbook.sensitivity import rounded
@@ -370,7 +371,7 @@ def private_bounds(
     """
     tail = (1 - fraction("coverage", coverage)) / 2
     epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
-    _noise_arguments(1.0, epsilon / 2)
+    noise_arguments(1.0, epsilon / 2)
     low, high = interval("public_range", public_range)
     if not math.isfinite(high - low):
         raise ValueError(f"public_range must be narrower: its width is not a finite number, got ({low}, {high})")
