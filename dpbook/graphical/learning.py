@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize, special
 
+from dpbook import _arrays
 from dpbook._arrays import Array
 from dpbook._validation import (
     Option,
@@ -438,10 +439,7 @@ def project_to_simplex(table: Array) -> Array:
 
     Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
-    lowered = table - table.max()  # a common shift changes nothing, and spares huge entries a loss of digits
-    falling = np.sort(lowered, axis=None)[::-1]
-    thresholds = (np.cumsum(falling) - 1) / np.arange(1, falling.size + 1)
-    return np.asarray(np.maximum(lowered - thresholds[np.nonzero(falling > thresholds)[0][-1]], 0.0))
+    return _arrays.project_to_simplex(table.ravel()).reshape(table.shape)
 
 
 class _Optimum(NamedTuple):
