@@ -17,6 +17,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from study import save
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 report: Any = importlib.import_module("guards.report")
@@ -33,15 +35,15 @@ def main() -> None:
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     if options.table:
-        report.guards_table().to_csv(RESULTS / "guards_table.csv", index=False)
+        save(report.guards_table(), RESULTS / "guards_table.csv")
         return
     warnings.simplefilter("ignore")
     started = time.perf_counter()
     found = report.attack_all(options.cases, seed=options.seed, only=options.only, progress=True)
     print(f"{int(found['cases'].sum())} cases, largest loss over claim {found['worst'].max():.6f}")
     if not options.only:
-        head = report.headline(options.seed, int(found["cases"].sum()), time.perf_counter() - started)
-        (RESULTS / "guards.csv").write_text(head + found.to_csv(index=False, float_format="%.6f"), encoding="utf-8")
+        facts = {"seed": options.seed, "cases": int(found["cases"].sum())}
+        save(found, RESULTS / "guards.csv", **facts, seconds=round(time.perf_counter() - started), digits="%.6f")
 
 
 if __name__ == "__main__":

@@ -82,12 +82,17 @@ def run(study: Study, folder: Path, *, trials: int, seed: int, jobs: int, label:
     return study.combine([rows for rows, _ in parts]), sum(seconds for _, seconds in parts)
 
 
-def save(table: pd.DataFrame, path: Path, *, seed: int, trials: int, seconds: float) -> None:
-    """Write a table with four significant digits, under a line that says how it was made."""
+def head_line(study: str, **facts: object) -> str:
+    """Return the first line of a committed table: how it was made, by which version and commit."""
+    made = {"study": study, **facts, "version": __version__, "commit": commit()}
+    return f"# {' '.join(f'{name}={value}' for name, value in made.items())}\n"
+
+
+def save(table: pd.DataFrame, path: Path, *, digits: str = "%.4g", **facts: object) -> None:
+    """Write a table under a line that says how it was made, with four significant digits unless told otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = f"seed={seed} trials={trials} version={__version__} commit={commit()} seconds={seconds:.1f}"
-    text = table.to_csv(index=False, float_format="%.4g", lineterminator="\n")
-    path.write_text(f"# study={path.stem} {made}\n{text}", encoding="utf-8")
+    text = table.to_csv(index=False, float_format=digits, lineterminator="\n")
+    path.write_text(head_line(path.stem, **facts) + text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -112,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         kept = KEPT / chosen.chapter / name
         table, seconds = run(study, kept, trials=trials, seed=seed, jobs=chosen.jobs, label=name)
         out = ROOT / "book" / chosen.chapter / "results" if chosen.out is None else chosen.out
-        save(table, out / f"{name}.csv", seed=seed, trials=trials, seconds=seconds)
+        save(table, out / f"{name}.csv", seed=seed, trials=trials, seconds=f"{seconds:.1f}")
         shutil.rmtree(kept)
         print(f"{name}: {len(table)} rows, {seconds:.1f} s of work")
 

@@ -7,7 +7,6 @@ import math
 import pandas as pd
 from tqdm import tqdm
 
-from dpbook import __version__
 from guards import mutants, run
 from guards.registry import GUARDS, promising
 
@@ -46,8 +45,3 @@ def attack_all(cases: int, *, seed: int, only: str = "", progress: bool = False)
         tally = run.guarded(function, path, count, seed=seed, shrink=True)
         rows.append({"release": name_of(function), "path": path, "cases": tally.cases, "worst": tally.worst})
     return pd.DataFrame(rows).sort_values(["release", "path"], ignore_index=True)
-
-
-def headline(seed: int, cases: int, seconds: float) -> str:
-    """Return the first line of a committed table: how it was made."""
-    return f"# study=guards seed={seed} cases={cases} version={__version__} seconds={seconds:.0f}\n"
