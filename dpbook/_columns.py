@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbook.records import _dask_partitions, _is_dask
+from dpbook._dask import dask_partitions, is_dask
 
 Column = NDArray[Any]  # of float64, NaN where missing; or of objects
 Named = list[tuple[Hashable, Column]]
@@ -72,9 +72,9 @@ class Rows:
 
 def pieces_of(data: Any, name: str = "data") -> Iterator[Table | Rows]:
     """Yield the records in any accepted form, piece by piece; raise, by the form alone, on what is no table."""
-    if _is_dask(data):
+    if is_dask(data):
         dask: Any = importlib.import_module("dask")
-        for part in dask.compute(*_dask_partitions(data, None, name)):
+        for part in dask.compute(*dask_partitions(data, None, name)):
             yield from pieces_of(part, name)
     elif isinstance(data, Iterator) or is_list_of_tables(data):
         for chunk in data:

@@ -10,7 +10,7 @@ import decimal
 import functools
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,7 @@ __all__ = [
     "positive_array",
     "positive_option",
     "present_array",
+    "present_columns",
     "privacy_loss",
     "real_array",
     "seeded_generator",
@@ -283,6 +284,15 @@ def column_labels(data: Any) -> list[Any] | None:
             return list(names)
     names = getattr(getattr(data, "schema", None), "names", None)
     return None if names is None else list(names)
+
+
+def present_columns(available: Iterable[Any], columns: list[str], name: str) -> list[str]:
+    """Return ``columns``; raise unless each occurs exactly once in the table."""
+    held = list(available)
+    wrong = [column for column in columns if held.count(column) != 1]
+    if wrong:
+        raise ValueError(f"columns must each occur once in {name}: {wrong} do not; it has {held}")
+    return columns
 
 
 def seeded_generator(rng: Any) -> np.random.Generator | None:

@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbook._validation import finite_array, flag, integer, positive, present_array, real_array
+from dpbook._dask import Partitions, dask_partitions, is_dask
+from dpbook._validation import finite_array, flag, integer, positive, present_array, present_columns, real_array
 
 __all__ = ["ExactSum", "as_chunks", "code_chunks", "exact_sum", "grid_unit", "side_by_side"]
 
@@ -155,7 +156,7 @@ def exact_sum(
     Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     width = _power_of_two("unit", unit)
-    if _is_dask(data):
+    if is_dask(data):
         partial = _dask_sum(data, statistics, width, columns, name)
     else:
         partial = _partial_sum(data, statistics, width, columns, name)
@@ -301,7 +302,7 @@ def side_by_side(
 
     Explained in :doc:`/book/background/where-privacy-breaks`.
     """
-    if _is_dask(left) or _is_dask(right):
+    if is_dask(left) or is_dask(right):
         return _dask_pairs(left, right, names, right_columns)
     return _paired(left, right, names, right_columns)
 
@@ -326,17 +327,11 @@ def _paired(left: Any, right: Any, names: tuple[str, str], right_columns: int | 
         raise ValueError(f"{names[0]} and {names[1]} must have as many rows: one of them ends before the other")
 
 
-class _Partitions(NamedTuple):
-    """Delayed blocks of records that stand for a Dask collection."""
-
-    delayed: list[Any]
-
-
-def _dask_pairs(left: Any, right: Any, names: tuple[str, str], right_columns: int | None) -> _Partitions:
+def _dask_pairs(left: Any, right: Any, names: tuple[str, str], right_columns: int | None) -> Partitions:
     """Pair the partitions of two Dask collections by their numbers, as they are, and their rows on the workers."""
     one, other = names
     remedy = f"Put both into one table and pass {other} as the name of its column, so that records travel together"
-    if not (_is_dask(left) and _is_dask(right)):
+    if not (is_dask(left) and is_dask(right)):
         raise TypeError(f"{one} and {other} must both be Dask collections, or neither. {remedy}")
     if all(hasattr(side, "rechunk") for side in (left, right)) and not math.isnan(sum((*left.shape, *right.shape))):
         if left.shape[0] != right.shape[0]:
@@ -344,15 +339,13 @@ def _dask_pairs(left: Any, right: Any, names: tuple[str, str], right_columns: in
             raise ValueError(f"{one} and {other} must have as many rows: one of them ends before the other; {words}")
         right = right.rechunk({0: left.chunks[0]})
     # Unoptimised: a reader that is asked for fewer columns may merge partitions, and differently for the two sides.
-    parts = [
-        _dask_partitions(side, None, name, optimise=False) for side, name in zip((left, right), names, strict=True)
-    ]
+    parts = [dask_partitions(side, None, name, optimise=False) for side, name in zip((left, right), names, strict=True)]
     if len(parts[0]) != len(parts[1]):
         words = f"got {len(parts[0])} and {len(parts[1])}"
         raise ValueError(f"{one} and {other} must have as many partitions, paired one by one; {words}. {remedy}")
     dask: Any = importlib.import_module("dask")
     pair = dask.delayed(_pair_of_partitions, pure=False)
-    return _Partitions([pair(xs, ys, names, right_columns, remedy) for xs, ys in zip(*parts, strict=True)])
+    return Partitions([pair(xs, ys, names, right_columns, remedy) for xs, ys in zip(*parts, strict=True)])
 
 
 def _pair_of_partitions(
@@ -427,8 +420,8 @@ def _column_names(columns: str | Sequence[str] | None) -> list[str] | None:
 
 def _blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
     """Yield (column labels, block of at most _BLOCK_ROWS rows) from data in any accepted form."""
-    if _is_dask(data):
-        for partition in _dask_partitions(data, columns, name):
+    if is_dask(data):
+        for partition in dask_partitions(data, columns, name):
             yield from _blocks(partition.compute(), columns, name)
     elif isinstance(data, (pd.DataFrame, pd.Series)):
         yield from _table_blocks(data.to_frame() if isinstance(data, pd.Series) else data, columns, name)
@@ -472,7 +465,7 @@ def _arrow_form(data: Any, name: str) -> Any:
 def _table_blocks(
     table: pd.DataFrame, columns: list[str] | None, name: str
 ) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
-    chosen = table if columns is None else table[_present(table.columns, columns, name)]
+    chosen = table if columns is None else table[present_columns(table.columns, columns, name)]
     labels = tuple(chosen.columns)
     for position, label in enumerate(labels):
         kind = chosen.dtypes.iloc[position]
@@ -512,33 +505,6 @@ def _array_blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[t
         yield labels, rows[start : start + _BLOCK_ROWS]
 
 
-def _present(available: Iterable[Any], columns: list[str], name: str) -> list[str]:
-    """Return ``columns``; raise unless each occurs exactly once in the table."""
-    held = list(available)
-    wrong = [column for column in columns if held.count(column) != 1]
-    if wrong:
-        raise ValueError(f"columns must each occur once in {name}: {wrong} do not; it has {held}")
-    return columns
-
-
-def _is_dask(data: Any) -> bool:
-    """Tell a Dask collection by its protocol, so that Dask is imported only when it is already in use."""
-    return isinstance(data, _Partitions) or (hasattr(data, "__dask_graph__") and not isinstance(data, type))
-
-
-def _dask_partitions(data: Any, columns: list[str] | None, name: str, *, optimise: bool = True) -> list[Any]:
-    """Return the partitions as delayed objects; a table reads only the columns asked for."""
-    if isinstance(data, _Partitions):
-        return data.delayed
-    if not hasattr(type(data), "to_delayed"):  # of the type: a Delayed object claims every attribute
-        raise TypeError(f"{name} must be a Dask DataFrame, Series or Array, got {type(data).__name__}")
-    if columns is not None and getattr(data, "ndim", 0) == 2 and hasattr(data, "columns"):
-        data = data[_present(data.columns, columns, name)]
-    if getattr(data, "ndim", 0) == 2 and hasattr(data, "rechunk") and data.numblocks[1] > 1:
-        data = data.rechunk({1: -1})  # a record must not be split between blocks
-    return list(np.ravel(data.to_delayed(optimize_graph=optimise)))
-
-
 def _dask_sum(
     data: Any, statistics: Statistics, unit: float, columns: str | Sequence[str] | None, name: str
 ) -> tuple[NDArray[np.int64], int] | None:
@@ -546,5 +512,5 @@ def _dask_sum(
     dask: Any = importlib.import_module("dask")
     names = _column_names(columns)
     reduce = dask.delayed(_partial_sum, pure=False)
-    partials = [reduce(part, statistics, unit, names, name) for part in _dask_partitions(data, names, name)]
+    partials = [reduce(part, statistics, unit, names, name) for part in dask_partitions(data, names, name)]
     return _add_up(partial for partial in dask.compute(*partials) if partial is not None)

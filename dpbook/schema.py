@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from dpbook import _html
 from dpbook._arrays import Array
 from dpbook._columns import Column, Rows, Table, number_of, numbers_of, objects, pieces_of, row_items
+from dpbook._dask import dask_partitions, is_dask
 from dpbook._validation import analyst_generator, finite_number, flag, integer
-from dpbook.records import _dask_partitions, _is_dask
 
 __all__ = ["Category", "Flag", "Integer", "Number", "Schema"]
 
@@ -436,7 +436,7 @@ class Schema:
 
         Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
         """
-        if _is_dask(data):
+        if is_dask(data):
             return self._apply_dask(data)
         if isinstance(data, Iterator):
             return (self._frame(pieces_of(chunk)) for chunk in data)
@@ -450,7 +450,7 @@ class Schema:
             narrow = data[list(self.names)]
             return narrow.map_partitions(self.apply, meta=empty).clear_divisions()
         make = dask.delayed(self.apply, pure=False)
-        parts = [make(part) for part in _dask_partitions(data, None, "data")]
+        parts = [make(part) for part in dask_partitions(data, None, "data")]
         return importlib.import_module("dask.dataframe").from_delayed(parts, meta=empty)
 
     def _frame(self, pieces: Iterable[Table | Rows]) -> pd.DataFrame:

@@ -20,8 +20,9 @@ from tqdm import tqdm
 
 from dpbook._arrays import Array
 from dpbook._columns import Named, Rows, Table, is_list_of_tables, own_frame, pieces_of
+from dpbook._dask import dask_partitions, is_dask
 from dpbook._validation import integer
-from dpbook.records import _dask_partitions, _is_dask, as_chunks
+from dpbook.records import as_chunks
 from dpbook.schema import Schema
 
 __all__ = ["Moments", "count_records", "partition_frames", "partition_labels", "partition_moments"]
@@ -141,8 +142,8 @@ def count_records(data: Any) -> int | None:
 
     Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
     """
-    if _is_dask(data):
-        return sum(_dask_lengths(_dask_partitions(data, None, "data")))
+    if is_dask(data):
+        return sum(_dask_lengths(dask_partitions(data, None, "data")))
     if isinstance(data, Iterator):
         return None
     if is_list_of_tables(data):
@@ -210,7 +211,7 @@ def partition_moments(
     if known is not None and n is not None and n != known:
         raise ValueError(f"n must be the number of records, {known}, got {n}")
     size = n if known is None else known
-    if _is_dask(data):
+    if is_dask(data):
         parts = _dask_moments(data, columns, partitions, size or 0, generator)
     else:
         parts = _block_moments(data, columns, partitions, size, generator)
@@ -278,7 +279,7 @@ def records_of(data: Any, schema: Schema | None) -> _Records:
     if schema is None:
         return _Pieces(list(pieces_of(data)))
     made = schema.apply(data)
-    frames = list(made) if isinstance(made, Iterator) else [made.compute() if _is_dask(made) else made]
+    frames = list(made) if isinstance(made, Iterator) else [made.compute() if is_dask(made) else made]
     return _Typed(pd.concat(frames, ignore_index=True) if len(frames) != 1 else frames[0])
 
 
@@ -446,7 +447,7 @@ def _dask_moments(
 ) -> Iterator[Moments]:
     """Reduce each Dask partition where it lives; only moments come back, some partitions at a time."""
     dask: Any = importlib.import_module("dask")
-    parts = _dask_partitions(data, columns if hasattr(data, "columns") else None, "data")
+    parts = dask_partitions(data, columns if hasattr(data, "columns") else None, "data")
     lengths = _dask_lengths(parts)
     stream = _Slices(partition_labels(n, partitions, rng))
     reduce = dask.delayed(_piece_moments, pure=False)
