@@ -486,9 +486,9 @@ class Flat:
 
     Examples
     --------
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> from dpbook.priors import Flat
-    >>> partition.ConjugateRegression(prior=Flat()).prior
+    >>> aggregate.ConjugateRegression(prior=Flat()).prior
     Flat()
 
     Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.

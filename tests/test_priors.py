@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpbook import expfam, partition, priors, regression
+from dpbook import aggregate, expfam, priors, regression
 from dpbook.priors import (
     Beta,
     Dirichlet,
@@ -202,7 +202,7 @@ def test_what_cannot_be_a_prior_is_refused_by_name(make, error, message):
 @pytest.mark.parametrize("name", priors.__all__)
 def test_a_chapter_has_no_prior_of_its_own(name):
     """One class a name: what a chapter offers under a prior's name is this module's class."""
-    for chapter in (expfam, regression, partition):
+    for chapter in (expfam, regression, aggregate):
         assert getattr(chapter, name, getattr(priors, name)) is getattr(priors, name)
 
 
@@ -212,7 +212,7 @@ def test_one_prior_of_coefficients_serves_noisy_sums_and_partitions():
     y = 1 + 2 * x + rng.normal(0, 0.3, 200)
     prior = NormalInverseGamma([0, 0], [[0.1, 0.0], [0.0, 0.1]], 3, 1)
     whole = regression.infer_nonprivate(x[:, None], y, prior, draws=4000, rng=rng).draws["theta"][..., 1]
-    model = partition.ConjugateRegression(prior=prior)
+    model = aggregate.ConjugateRegression(prior=prior)
     low, high = model.quantile(np.column_stack([x, y]), [0.05, 0.95])
     # 4,000 independent draws: the share between the 5 % and the 95 % quantile has sd .005; 4 sd, false alarm 6e-5.
     assert np.mean((low < whole) & (whole < high)) == pytest.approx(0.9, abs=0.02)
@@ -222,8 +222,8 @@ def test_one_prior_of_coefficients_serves_noisy_sums_and_partitions():
 def test_one_number_for_all_coefficients_is_the_same_prior_as_a_matrix():
     rows = np.random.default_rng(6).normal(size=(50, 2))
     for kind, prior in (
-        (partition.ConjugateRegression, NormalInverseGamma),
-        (partition.SemiConjugateRegression, IndependentPrior),
+        (aggregate.ConjugateRegression, NormalInverseGamma),
+        (aggregate.SemiConjugateRegression, IndependentPrior),
     ):
         short, long = (kind(prior=prior(*given, 3, 1)) for given in ((0, 0.5), ([0, 0], [[0.5, 0], [0, 0.5]])))
         assert short.quantile(rows, 0.3) == long.quantile(rows, 0.3)

@@ -20,9 +20,7 @@ from scipy import special
 from tqdm import tqdm
 
 from dpbook._validation import integer, one_of
-from dpbook.datasets import load_cps_earnings
-from dpbook.experiments._studies import Study, cell_rng, load_table, results_of, run_command
-from dpbook.partition import (
+from dpbook.aggregate import (
     ConjugateRegression,
     Moments,
     SemiConjugateRegression,
@@ -40,7 +38,9 @@ from dpbook.partition import (
     rescale_probability,
     residual_sd,
 )
-from dpbook.partition.splitting import moments_of_groups
+from dpbook.aggregate.splitting import moments_of_groups
+from dpbook.datasets import load_cps_earnings
+from dpbook.experiments._studies import Study, cell_rng, load_table, results_of, run_command
 from dpbook.release import Release
 
 __all__ = [

@@ -13,9 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbook.experiments import partition_study as study
-from dpbook.experiments.partition_study import STUDIES, load, simulate
-from dpbook.partition import (
+from dpbook.aggregate import (
     ConjugateRegression,
     combine,
     fisher_slope,
@@ -24,6 +22,8 @@ from dpbook.partition import (
     release_quantile,
     residual_sd,
 )
+from dpbook.experiments import partition_study as study
+from dpbook.experiments.partition_study import STUDIES, load, simulate
 
 
 def rng_of(seed: int) -> np.random.Generator:

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow
 from hypothesis import strategies as st
 
-from dpbook import graphical, mechanisms, partition
+from dpbook import aggregate, graphical, mechanisms
 from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Gamma, Multinomial, Normal, Poisson
 from dpbook.records import exact_sum, grid_unit
 from dpbook.regression.estimator import PrivateBayesianRegression
@@ -440,7 +440,7 @@ def partition_cases(draw: Any, question: str) -> Case:
         pair = st.tuples(number, number)
         rows, other = draw(gen.neighbours(pair, least=8, most=10))
         data, neighbour = (lambda: np.array(rows)), (lambda: np.array(other))
-        posterior = partition.ConjugateRegression
+        posterior = aggregate.ConjugateRegression
     point, options = draw(probability_options() if question == "probability" else quantile_options())
 
     def release(function: Any, given_data: Any, **given: Any) -> Any:

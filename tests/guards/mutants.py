@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbook import Release, expfam, graphical, mechanisms, noise, partition, regression
+from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, regression
+from dpbook.aggregate import bounds as searches
+from dpbook.aggregate.bounds import centred_bounds, doubled_bounds
 from dpbook.budget import charge
 from dpbook.expfam.families import Family
 from dpbook.graphical import dpsgd, hmm
-from dpbook.partition import bounds as partition_bounds
-from dpbook.partition.bounds import centred_bounds, doubled_bounds
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards.registry import GUARDS
 
@@ -333,14 +333,14 @@ OWN: list[Mutant] = [
     Mutant(expfam.release_posterior_samples, "factor 2", patched(noise, "choose", times(2, 2.0))),
     Mutant(expfam.private_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),
     Mutant(
-        partition.release_probability, "forgotten coordinate", patched(partition.releases, "bounded_sum", _one_range)
+        aggregate.release_probability, "forgotten coordinate", patched(aggregate.releases, "bounded_sum", _one_range)
     ),
-    Mutant(partition.release_probability, "shared state", wrapped(_centres_first)),
-    Mutant(partition.release_quantile, "forgotten coordinate", patched(partition.releases, "bounded_sum", _one_range)),
-    Mutant(partition.release_quantile, "shared state", wrapped(_centres_first)),
+    Mutant(aggregate.release_probability, "shared state", wrapped(_centres_first)),
+    Mutant(aggregate.release_quantile, "forgotten coordinate", patched(aggregate.releases, "bounded_sum", _one_range)),
+    Mutant(aggregate.release_quantile, "shared state", wrapped(_centres_first)),
     Mutant(centred_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),
     Mutant(doubled_bounds, "noise left out", patched(noise, "add_geometric", _silent_bar)),
-    Mutant(doubled_bounds, "too little noise", patched(partition_bounds, "above_threshold", lambda f: loud(None, f))),
+    Mutant(doubled_bounds, "too little noise", patched(searches, "above_threshold", lambda f: loud(None, f))),
     Mutant(
         regression.release, "forgotten coordinate", patched(regression.releases, "second_moments", _forgets_intercept)
     ),

@@ -15,10 +15,10 @@ from typing import Any
 import pandas as pd
 from hypothesis import strategies as st
 
-from dpbook import Release, budget, expfam, graphical, latent_noise, mechanisms, noise, partition, regression
+from dpbook import Release, aggregate, budget, expfam, graphical, latent_noise, mechanisms, noise, regression
+from dpbook.aggregate.bounds import centred_bounds, doubled_bounds
 from dpbook.expfam import gibbs as expfam_gibbs
 from dpbook.graphical import dpsgd, hmm
-from dpbook.partition.bounds import centred_bounds, doubled_bounds
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards import attacks, cases, observe
 from guards.attacks import Attack, Case
@@ -222,7 +222,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         )
     },
     # Chapter 2
-    partition.release_probability: Guard(
+    aggregate.release_probability: Guard(
         cases.partition_cases("probability"),
         attacks.by_partitions,
         unit="one record",
@@ -232,7 +232,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         odd=EDGE,
         weight=0.5,
     ),
-    partition.release_quantile: Guard(
+    aggregate.release_quantile: Guard(
         st.one_of(cases.partition_cases("quantile"), cases.doubling_release_cases()),
         attacks.by_partitions,
         unit="one record",

@@ -30,13 +30,13 @@ from dpbook._validation import (
     positive,
     seeded_generator,
 )
+from dpbook.aggregate import bounds as searches
+from dpbook.aggregate.combining import CENTRED_WIDTH, RESCALES, aggregate_sd
+from dpbook.aggregate.regression import _Regression
+from dpbook.aggregate.samplers import ask_all, check_portable, checked_schema, examples, made_up, rehearse, takes
+from dpbook.aggregate.splitting import Moments, checked_partitions, count_records, partition_frames, records_of
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.latent_noise import normal_laplace_logpdf
-from dpbook.partition import bounds as searches
-from dpbook.partition.combining import CENTRED_WIDTH, RESCALES, aggregate_sd
-from dpbook.partition.regression import _Regression
-from dpbook.partition.samplers import ask_all, check_portable, checked_schema, examples, made_up, rehearse, takes
-from dpbook.partition.splitting import Moments, checked_partitions, count_records, partition_frames, records_of
 from dpbook.records import exact_sum, grid_unit
 from dpbook.release import Release
 from dpbook.schema import Schema
@@ -127,12 +127,12 @@ def release_probability(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=10_000)
     >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=10_000)])
-    >>> release = partition.release_probability(
-    ...     rows, 2.01, posterior=partition.ConjugateRegression(), partitions=100, epsilon=1.0, rng=rng
+    >>> release = aggregate.release_probability(
+    ...     rows, 2.01, posterior=aggregate.ConjugateRegression(), partitions=100, epsilon=1.0, rng=rng
     ... )
     >>> print(f"{release['mean']:.2f}", release.scale["mean"])
     0.43 0.01
@@ -238,12 +238,12 @@ def release_quantile(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rng = np.random.default_rng(1)
     >>> x = rng.normal(size=10_000)
     >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=10_000)])
-    >>> release = partition.release_quantile(
-    ...     rows, 0.5, posterior=partition.ConjugateRegression(), partitions=100, epsilon=4.0,
+    >>> release = aggregate.release_quantile(
+    ...     rows, 0.5, posterior=aggregate.ConjugateRegression(), partitions=100, epsilon=4.0,
     ...     public_range=(-10, 10), rng=rng,
     ... )
     >>> bool(abs(release["quantile"] - 2) < 0.05)
@@ -315,9 +315,9 @@ def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any, sche
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
-    >>> print(partition.probability_nonprivate(rows, 2.0, posterior=partition.ConjugateRegression()).round(3))
+    >>> print(aggregate.probability_nonprivate(rows, 2.0, posterior=aggregate.ConjugateRegression()).round(3))
     0.719
 
     Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
@@ -341,10 +341,10 @@ def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any, sc
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
-    >>> model = partition.ConjugateRegression(prior=partition.Flat())
-    >>> print(partition.quantile_nonprivate(rows, 0.5, posterior=model).round(3))
+    >>> model = aggregate.ConjugateRegression(prior=aggregate.Flat())
+    >>> print(aggregate.quantile_nonprivate(rows, 0.5, posterior=model).round(3))
     1.97
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
@@ -379,10 +379,10 @@ def partition_probabilities(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(200, 2))
-    >>> partition.partition_probabilities(rows, 0.0, posterior=partition.ConjugateRegression(), partitions=4).shape
+    >>> aggregate.partition_probabilities(rows, 0.0, posterior=aggregate.ConjugateRegression(), partitions=4).shape
     (4,)
 
     Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
@@ -419,10 +419,10 @@ def partition_quantiles(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.normal(size=(200, 2))
-    >>> partition.partition_quantiles(rows, [0.1, 0.9], posterior=partition.ConjugateRegression(), partitions=4).shape
+    >>> aggregate.partition_quantiles(rows, [0.1, 0.9], posterior=aggregate.ConjugateRegression(), partitions=4).shape
     (4, 2)
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
@@ -452,8 +452,8 @@ class ProbabilityPreview:
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> partition.preview_probability(n=100_000, partitions=1000, epsilon=0.25).noise_scale
+    >>> from dpbook import aggregate
+    >>> aggregate.preview_probability(n=100_000, partitions=1000, epsilon=0.25).noise_scale
     0.004
 
     Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
@@ -499,8 +499,8 @@ def preview_probability(
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> look = partition.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
+    >>> from dpbook import aggregate
+    >>> look = aggregate.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
     >>> print(f"{look.noise_sd:.2f} {look.residual_sd:.2f} {look.rmse:.2f} {look.average_rmse:.2f}")
     0.63 0.25 0.21 0.18
 
@@ -547,8 +547,8 @@ class QuantilePreview:
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> print(f"{partition.preview_quantile(n=100_000, partitions=1000, epsilon=0.9).noise_scale:.2f}")
+    >>> from dpbook import aggregate
+    >>> print(f"{aggregate.preview_quantile(n=100_000, partitions=1000, epsilon=0.9).noise_scale:.2f}")
     0.27
 
     Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
@@ -602,8 +602,8 @@ def preview_quantile(
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> look = partition.preview_quantile(
+    >>> from dpbook import aggregate
+    >>> look = aggregate.preview_quantile(
     ...     n=100_000, partitions=100, epsilon=0.9, posterior_sd=0.03, public_range=(-10, 10)
     ... )
     >>> print(f"{look.noise_sd:.3f}", look.failure < 1e-4)

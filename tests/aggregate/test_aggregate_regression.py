@@ -9,9 +9,9 @@ import statsmodels.api as sm
 from scipy import stats
 from scipy.special import logsumexp
 
-from dpbook import partition
-from dpbook.partition import ConjugateRegression, Flat, IndependentPrior, NormalInverseGamma, SemiConjugateRegression
-from dpbook.partition.splitting import Moments, moments_of_groups, partition_moments
+from dpbook import aggregate
+from dpbook.aggregate import ConjugateRegression, Flat, IndependentPrior, NormalInverseGamma, SemiConjugateRegression
+from dpbook.aggregate.splitting import Moments, moments_of_groups, partition_moments
 
 RNG = np.random.default_rng(3)
 X = np.column_stack([RNG.normal(5, 2, 60), RNG.normal(size=60)])
@@ -65,12 +65,12 @@ def test_zellners_prior_is_the_textbook_one_with_g_the_number_of_all_records(pow
     mean = g / (1 + g) * fit.params
     b = power * (Y @ Y - g / (1 + g) * Y @ DESIGN @ fit.params) / 2
     scale = np.sqrt(b / (30 * power) * g / (1 + g) * np.linalg.inv(DESIGN.T @ DESIGN)[1, 1] / power)
-    found = conjugate("a", partition.Zellner()).quantile(ROWS, 0.3, power=power)
+    found = conjugate("a", aggregate.Zellner()).quantile(ROWS, 0.3, power=power)
     assert found == pytest.approx(stats.t.ppf(0.3, 60 * power, mean[1], scale), rel=1e-11)
 
 
 def test_a_given_g_is_used():
-    small, large = (conjugate("a", partition.Zellner(g)).quantile(ROWS, 0.5) for g in (1.0, 1e9))
+    small, large = (conjugate("a", aggregate.Zellner(g)).quantile(ROWS, 0.5) for g in (1.0, 1e9))
     assert small == pytest.approx(large / 2, rel=1e-6)
 
 
@@ -211,5 +211,5 @@ def test_wrong_priors_are_refused_by_name():
 
 
 def test_both_regressions_are_posteriors_in_the_sense_of_the_protocol():
-    assert isinstance(ConjugateRegression(), partition.PartitionPosterior)
-    assert isinstance(SemiConjugateRegression(), partition.PartitionPosterior)
+    assert isinstance(ConjugateRegression(), aggregate.PartitionPosterior)
+    assert isinstance(SemiConjugateRegression(), aggregate.PartitionPosterior)

@@ -50,7 +50,7 @@ class Moments(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.partition.splitting import partition_moments
+    >>> from dpbook.aggregate.splitting import partition_moments
     >>> partition_moments(np.array([[0.0, 1.0], [2.0, 5.0]]), ["x"], "y", partitions=1).scatter[0]
     array([[2., 4.],
            [4., 8.]])
@@ -91,7 +91,7 @@ def partition_labels(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.partition.splitting import partition_labels
+    >>> from dpbook.aggregate.splitting import partition_labels
     >>> labels = np.concatenate(list(partition_labels(10, 3, np.random.default_rng(0))))
     >>> np.bincount(labels)
     array([4, 3, 3])
@@ -136,7 +136,7 @@ def count_records(data: Any) -> int | None:
 
     Examples
     --------
-    >>> from dpbook.partition.splitting import count_records
+    >>> from dpbook.aggregate.splitting import count_records
     >>> count_records([[1.0, 2.0], [3.0, 4.0]]), count_records(iter([]))
     (2, None)
 
@@ -197,7 +197,7 @@ def partition_moments(
     Examples
     --------
     >>> import pandas as pd
-    >>> from dpbook.partition.splitting import partition_moments
+    >>> from dpbook.aggregate.splitting import partition_moments
     >>> table = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], "y": [1.0, 1.0, 2.0, 4.0]})
     >>> partition_moments(table, ["x"], "y", partitions=2).n
     array([2., 2.])
@@ -264,7 +264,7 @@ def partition_frames(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.partition.splitting import partition_frames
+    >>> from dpbook.aggregate.splitting import partition_frames
     >>> frames = partition_frames(np.arange(5.0), partitions=2, rng=np.random.default_rng(0))
     >>> [len(frame) for frame in frames]
     [3, 2]

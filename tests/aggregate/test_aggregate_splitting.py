@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbook.partition import count_records, partition_frames, partition_labels, partition_moments
-from dpbook.partition.splitting import _BLOCK, moments_of_groups
+from dpbook.aggregate import count_records, partition_frames, partition_labels, partition_moments
+from dpbook.aggregate.splitting import _BLOCK, moments_of_groups
 
 ROWS = np.random.default_rng(0).normal(size=(1003, 3)) * [1.0, 5.0, 2.0] + [0.0, 100.0, -3.0]
 NAMES = ["a", "b", "y"]

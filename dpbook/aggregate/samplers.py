@@ -47,7 +47,7 @@ class PartitionPosterior(Protocol):
     --------
     >>> import numpy as np
     >>> from scipy import stats
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> class NormalMean:
     ...     def probability(self, partition, cutoff):
     ...         mean, sd = partition[0].mean(), partition[0].std() / np.sqrt(len(partition))
@@ -55,16 +55,16 @@ class PartitionPosterior(Protocol):
     ...     def quantile(self, partition, p, power=1.0):
     ...         mean, sd = partition[0].mean(), partition[0].std() / np.sqrt(power * len(partition))
     ...         return stats.norm.ppf(p, mean, sd)
-    >>> isinstance(NormalMean(), partition.PartitionPosterior)
+    >>> isinstance(NormalMean(), aggregate.PartitionPosterior)
     True
     >>> public = pd.DataFrame([1.0, 2.0, 3.0])
     >>> print(NormalMean().probability(public, 2.0), NormalMean().quantile(public, 0.5))
     0.5 2.0
     >>> rng = np.random.default_rng(0)
-    >>> release = partition.release_probability(
+    >>> release = aggregate.release_probability(
     ...     rng.normal(size=2000), 0.0, posterior=NormalMean(), partitions=40, epsilon=10.0, rng=rng
     ... )
-    >>> bool(0 < partition.combine(release).probability < 1)
+    >>> bool(0 < aggregate.combine(release).probability < 1)
     True
 
     Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
@@ -141,10 +141,10 @@ class FromSampler:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> def fit(frame, rng):
     ...     return rng.normal(frame["y"].mean(), frame["y"].std() / np.sqrt(len(frame)), size=500)
-    >>> posterior = partition.FromSampler(fit, n_jobs=1)
+    >>> posterior = aggregate.FromSampler(fit, n_jobs=1)
     >>> public = pd.DataFrame({"y": [1.0, 2.0, 4.0, 5.0]})
     >>> posterior.try_on(public).shape
     (500,)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from dpbook import Schema
-from dpbook.partition import (
+from dpbook.aggregate import (
     ConjugateRegression,
     FromSampler,
     IndependentPrior,
@@ -28,9 +28,9 @@ from dpbook.partition import (
     partition_probabilities,
     partition_quantiles,
 )
-from dpbook.partition import regression as regression_module
-from dpbook.partition import samplers as samplers_module
-from dpbook.partition import splitting as splitting_module
+from dpbook.aggregate import regression as regression_module
+from dpbook.aggregate import samplers as samplers_module
+from dpbook.aggregate import splitting as splitting_module
 from dpbook.schema import Category, Flag, Integer, Number
 
 pa = pytest.importorskip("pyarrow")

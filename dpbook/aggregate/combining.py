@@ -63,14 +63,14 @@ def combine(release: Release, *, rescale: str | None = None) -> CombinedProbabil
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=20_000)
     >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=20_000)])
-    >>> release = partition.release_probability(
-    ...     rows, 2.0, posterior=partition.ConjugateRegression(), partitions=200, epsilon=1.0, rng=rng
+    >>> release = aggregate.release_probability(
+    ...     rows, 2.0, posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=1.0, rng=rng
     ... )
-    >>> answer = partition.combine(release)
+    >>> answer = aggregate.combine(release)
     >>> low, high = answer.interval(0.9)
     >>> bool(0 <= low <= answer.probability <= high <= 1)
     True
@@ -105,14 +105,14 @@ class CombinedProbability:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=20_000)
     >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=20_000)])
-    >>> release = partition.release_probability(
-    ...     rows, [1.99, 2.0, 2.01], posterior=partition.ConjugateRegression(), partitions=200, epsilon=3.0, rng=rng
+    >>> release = aggregate.release_probability(
+    ...     rows, [1.99, 2.0, 2.01], posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=3.0, rng=rng
     ... )
-    >>> answer = partition.combine(release)
+    >>> answer = aggregate.combine(release)
     >>> bool((np.diff(answer.probability) >= 0).all())
     True
     >>> [each.shape for each in answer.interval(0.95)]
@@ -181,15 +181,15 @@ class CombinedQuantile:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=20_000)
     >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=20_000)])
-    >>> release = partition.release_quantile(
-    ...     rows, 0.5, posterior=partition.ConjugateRegression(), partitions=200, epsilon=2.0,
+    >>> release = aggregate.release_quantile(
+    ...     rows, 0.5, posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=2.0,
     ...     public_range=(-10, 10), rng=rng,
     ... )
-    >>> answer = partition.combine(release)
+    >>> answer = aggregate.combine(release)
     >>> low, high = answer.interval(0.95)
     >>> bool(low < answer.quantile < high)
     True
@@ -286,10 +286,10 @@ def rescale_probability(mean: ArrayLike, partitions: int, *, rescale: str = "cor
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> print(f"{partition.rescale_probability(0.51, 1000):.3f}")
+    >>> from dpbook import aggregate
+    >>> print(f"{aggregate.rescale_probability(0.51, 1000):.3f}")
     0.869
-    >>> print(f"{partition.rescale_probability(0.51, 1000, rescale='source'):.3f}")
+    >>> print(f"{aggregate.rescale_probability(0.51, 1000, rescale='source'):.3f}")
     0.786
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
@@ -317,8 +317,8 @@ def fisher_probability(total: ArrayLike, partitions: int) -> Any:
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> print(f"{partition.fisher_probability(2000.0, 1000):.3f}")
+    >>> from dpbook import aggregate
+    >>> print(f"{aggregate.fisher_probability(2000.0, 1000):.3f}")
     0.496
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
@@ -353,8 +353,8 @@ def aggregate_mean(z: ArrayLike, partitions: int, *, method: str = "normality", 
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> print(partition.aggregate_mean(0.0, 1000), partition.aggregate_mean(0.0, 1000, method="fisher").round(0))
+    >>> from dpbook import aggregate
+    >>> print(aggregate.aggregate_mean(0.0, 1000), aggregate.aggregate_mean(0.0, 1000, method="fisher").round(0))
     0.5 1997.0
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
@@ -403,8 +403,8 @@ def aggregate_sd(
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> print(f"{1000**0.5 * partition.aggregate_sd(0.0, 1000):.4f}")
+    >>> from dpbook import aggregate
+    >>> print(f"{1000**0.5 * aggregate.aggregate_sd(0.0, 1000):.4f}")
     0.0613
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
@@ -450,8 +450,8 @@ def residual_sd(
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> print(f"{partition.residual_sd(1000):.3f}", f"{partition.residual_sd(1000, method='fisher'):.2f}")
+    >>> from dpbook import aggregate
+    >>> print(f"{aggregate.residual_sd(1000):.3f}", f"{aggregate.residual_sd(1000, method='fisher'):.2f}")
     0.217 0.42
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
@@ -476,8 +476,8 @@ def fisher_slope() -> float:
 
     Examples
     --------
-    >>> from dpbook import partition
-    >>> print(f"{partition.fisher_slope():.4f}")
+    >>> from dpbook import aggregate
+    >>> print(f"{aggregate.fisher_slope():.4f}")
     0.9032
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.

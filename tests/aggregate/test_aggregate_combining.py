@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 from dpbook import Release
-from dpbook.partition import (
+from dpbook.aggregate import (
     CombinedProbability,
     ConjugateRegression,
     Flat,
@@ -21,7 +21,7 @@ from dpbook.partition import (
     rescale_probability,
     residual_sd,
 )
-from dpbook.partition.splitting import moments_of_groups
+from dpbook.aggregate.splitting import moments_of_groups
 
 LARGEST = -2 * math.log(0.001)
 

@@ -9,7 +9,7 @@ import pytest
 import statsmodels.api as sm
 
 from dpbook import BudgetExceeded, PrivacyBudget, Schema
-from dpbook.partition import (
+from dpbook.aggregate import (
     ConjugateRegression,
     Flat,
     FromSampler,
@@ -21,7 +21,7 @@ from dpbook.partition import (
     release_probability,
     release_quantile,
 )
-from dpbook.partition.samplers import ask_all
+from dpbook.aggregate.samplers import ask_all
 from dpbook.schema import Category, Integer, Number
 
 RNG = np.random.default_rng(0)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpbook.aggregate import ConjugateRegression, Flat, release_probability, release_quantile
+from dpbook.aggregate import releases as module
 from dpbook.audit import epsilon_lower_bound
-from dpbook.partition import ConjugateRegression, Flat, release_probability, release_quantile
-from dpbook.partition import releases as module
 
 MODEL = ConjugateRegression(prior=Flat())
 

@@ -40,7 +40,7 @@ class PrivateBounds(NamedTuple):
 
     Examples
     --------
-    >>> from dpbook.partition.bounds import PrivateBounds
+    >>> from dpbook.aggregate.bounds import PrivateBounds
     >>> PrivateBounds(-1.0, 1.0, True).high
     1.0
 
@@ -92,7 +92,7 @@ def centred_bounds(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.partition.bounds import centred_bounds
+    >>> from dpbook.aggregate.bounds import centred_bounds
     >>> rng = np.random.default_rng(0)
     >>> found = centred_bounds(rng.normal(2, 0.1, 1000), public_range=(-10, 10), epsilon=1.0, rng=rng)
     >>> bool(1.5 < found.low < 1.8 and 2.2 < found.high < 2.5)
@@ -155,7 +155,7 @@ def centred_failure(
 
     Examples
     --------
-    >>> from dpbook.partition.bounds import centred_failure
+    >>> from dpbook.aggregate.bounds import centred_failure
     >>> centred_failure(1000, 0.45) < 1e-30, centred_failure(20, 0.45), centred_failure(100, 0.45, narrowing=10) < 1e-4
     (True, 1.0, True)
 
@@ -207,7 +207,7 @@ def doubled_bounds(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.partition.bounds import doubled_bounds
+    >>> from dpbook.aggregate.bounds import doubled_bounds
     >>> rng = np.random.default_rng(0)
     >>> doubled_bounds(rng.normal(2, 0.1, 1000), epsilon=1.0, rng=rng)
     PrivateBounds(low=-4.0, high=4.0, found=True)
@@ -254,7 +254,7 @@ def doubling_failure(partitions: int, epsilon: float, *, theta: float = 0.95, do
 
     Examples
     --------
-    >>> from dpbook.partition.bounds import doubling_failure
+    >>> from dpbook.aggregate.bounds import doubling_failure
     >>> doubling_failure(1000, 0.45) < 1e-30, round(doubling_failure(100, 0.45), 4)
     (True, 0.0038)
 

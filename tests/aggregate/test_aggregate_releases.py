@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpbook import BudgetExceeded, PrivacyBudget, Release
-from dpbook.partition import (
+from dpbook.aggregate import (
     ConjugateRegression,
     Flat,
     FromSampler,

@@ -5,14 +5,14 @@ Split the records into partitions, compute each partition's posterior, average, 
 regression, computed for all partitions at once, or any function that returns posterior draws.
 """
 
-from dpbook.partition.bounds import (
+from dpbook.aggregate.bounds import (
     PrivateBounds,
     centred_bounds,
     centred_failure,
     doubled_bounds,
     doubling_failure,
 )
-from dpbook.partition.combining import (
+from dpbook.aggregate.combining import (
     CombinedProbability,
     CombinedQuantile,
     aggregate_mean,
@@ -23,8 +23,8 @@ from dpbook.partition.combining import (
     rescale_probability,
     residual_sd,
 )
-from dpbook.partition.regression import ConjugateRegression, SemiConjugateRegression
-from dpbook.partition.releases import (
+from dpbook.aggregate.regression import ConjugateRegression, SemiConjugateRegression
+from dpbook.aggregate.releases import (
     ProbabilityPreview,
     QuantilePreview,
     partition_probabilities,
@@ -36,8 +36,8 @@ from dpbook.partition.releases import (
     release_probability,
     release_quantile,
 )
-from dpbook.partition.samplers import FromSampler, PartitionPosterior
-from dpbook.partition.splitting import (
+from dpbook.aggregate.samplers import FromSampler, PartitionPosterior
+from dpbook.aggregate.splitting import (
     Moments,
     count_records,
     partition_frames,

@@ -18,7 +18,7 @@ from scipy import special
 
 from dpbook._arrays import Array
 from dpbook._validation import finite_array, flag, positive
-from dpbook.partition.splitting import Moments, partition_moments
+from dpbook.aggregate.splitting import Moments, partition_moments
 from dpbook.priors import Flat, IndependentPrior, NormalInverseGamma, Zellner
 
 __all__ = [
@@ -236,10 +236,10 @@ class ConjugateRegression(_Regression):
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> x = np.linspace(-1, 1, 50)
     >>> rows = np.column_stack([x, 1 + 2 * x + np.sin(40 * x)])
-    >>> model = partition.ConjugateRegression(prior=partition.Flat())
+    >>> model = aggregate.ConjugateRegression(prior=aggregate.Flat())
     >>> print(model.probability(rows, 2.0).round(3), model.quantile(rows, [0.05, 0.95]).round(2))
     0.321 [1.79 2.37]
     >>> model.names
@@ -329,10 +329,10 @@ class SemiConjugateRegression(_Regression):
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook import partition
+    >>> from dpbook import aggregate
     >>> x = np.linspace(-1, 1, 50)
     >>> rows = np.column_stack([x, 1 + 2 * x + np.sin(40 * x)])
-    >>> model = partition.SemiConjugateRegression()
+    >>> model = aggregate.SemiConjugateRegression()
     >>> print(model.probability(rows, 2.0).round(3), model.quantile(rows, [0.05, 0.95]).round(2))
     0.323 [1.79 2.37]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpbook import BudgetExceeded, PrivacyBudget
+from dpbook.aggregate import bounds as searches
+from dpbook.aggregate import centred_bounds, centred_failure, doubled_bounds, doubling_failure
 from dpbook.audit import epsilon_lower_bound
-from dpbook.partition import bounds as searches
-from dpbook.partition import centred_bounds, centred_failure, doubled_bounds, doubling_failure
 
 
 def rng_of(seed: int) -> np.random.Generator:

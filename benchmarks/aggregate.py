@@ -1,6 +1,6 @@
 """What batching saves for posteriors of many partitions, and what a stream costs in memory: all measured in one run.
 
-Run with ``python benchmarks/partition.py`` (a minute). Three questions. How much faster are the posteriors of 1,000
+Run with ``python benchmarks/aggregate.py`` (a minute). Three questions. How much faster are the posteriors of 1,000
 partitions in one batch than a statsmodels fit, or a NumPy fit, for each? How long do 200 releases of 100,000 records
 take? And does memory grow with the number of streamed records? Ratios, not seconds, are what to compare between
 machines.
@@ -18,8 +18,8 @@ import numpy as np
 import statsmodels.api as sm
 from scipy import special
 
-from dpbook.partition import ConjugateRegression, Flat, release_probability
-from dpbook.partition.splitting import moments_of_groups
+from dpbook.aggregate import ConjugateRegression, Flat, release_probability
+from dpbook.aggregate.splitting import moments_of_groups
 
 RECORDS, PARTITIONS, CUTOFF = 100_000, 1000, 2.0
 MODEL = ConjugateRegression(prior=Flat())
