@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -436,7 +436,9 @@ class Posterior:
         shape = self.draws[one_of("name", name, tuple(self.draws))].shape[2:]
         if name not in self.labels:
             return component_labels(name, shape)
-        others = {label for other, labels in self.labels.items() if other != name for label in labels} | set(self.draws)
+        others = {*self.draws}  # and what is called like a component of another parameter, labelled or numbered
+        for other in self.draws.keys() - {name}:
+            others |= {*self.labels.get(other, component_labels(other, self.draws[other].shape[2:]))}
         return [f"{name}[{label}]" if label in others else label for label in self.labels[name]]
 
     def _labels(self) -> list[str]:
@@ -540,9 +542,12 @@ def _checked_draws(name: Any, value: ArrayLike) -> NDArray[np.float64]:
 def _checked_labels(labels: Any, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[str, ...]]:
     if not isinstance(labels, Mapping):
         raise TypeError(f"labels must map names of parameters to labels, got {type(labels).__name__}")
-    checked = {one_of("labels", name, tuple(draws)): tuple(given) for name, given in labels.items()}
-    for name, given in checked.items():
-        shape = draws[name].shape[2:]
+    checked = {}
+    for name, given in labels.items():
+        shape = draws[one_of("labels", name, tuple(draws))].shape[2:]
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise TypeError(f"labels[{name!r}] must be a sequence of strings, got {given!r}")
+        checked[name] = given = tuple(given)
         if shape != (len(given),):
             raise ValueError(f"labels[{name!r}] must name the {shape} components of a vector, got {len(given)} labels")
         if not all(isinstance(label, str) for label in given) or len(set(given)) < len(given):

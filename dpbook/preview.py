@@ -15,7 +15,7 @@ from dpbook import _html
 __all__ = ["Preview"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Preview:
     """What a release would be worth.
 
@@ -57,6 +57,15 @@ class Preview:
     break_even_n: Any = math.nan
     notes: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.names, str) or not all(isinstance(name, str) for name in self.names):
+            raise TypeError(f"names must be a sequence of strings, got {self.names!r}")
+        object.__setattr__(self, "names", tuple(self.names))
+        for column in _COLUMNS:
+            if np.shape(getattr(self, column)) not in ((), (len(self.names),)):
+                shape = np.shape(getattr(self, column))
+                raise ValueError(f"{column} must be a number or have an entry for each of the names, got shape {shape}")
+
     def summary(self) -> pd.DataFrame:
         """Return a table with a row for each name and a column for each standard deviation that there is."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
@@ -66,12 +75,11 @@ class Preview:
 
     def _repr_html_(self) -> str:
         table = self.summary()
-        rows = [[name, *row] for name, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
-        footer = [
-            [name, _html.number(value), *[""] * (len(table.columns) - 1)]
-            for name, value in {"sensitivity": self.sensitivity, "noise scale": self.noise_scale, **self.notes}.items()
-        ]
-        return _html.table("Preview: nothing is spent", ["", *table.columns], rows, footer=footer)
+        columns = list(table.columns) or [""]  # a release of which only the noise is known has rows of names
+        rows = [[name, *(row or [""])] for name, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
+        facts = {"sensitivity": self.sensitivity, "noise scale": self.noise_scale, **self.notes}
+        footer = [[name, float(value), *[""] * (len(columns) - 1)] for name, value in facts.items()]
+        return _html.table("Preview: nothing is spent", ["estimate", *columns], rows, footer=footer)
 
 
 _COLUMNS = ("noise_sd", "sampling_sd", "posterior_sd", "nonprivate_sd", "break_even_n")

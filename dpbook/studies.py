@@ -208,7 +208,7 @@ def load(path: str | Path) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        With ``attrs`` seed, trials, version, commit and seconds; missing texts are empty strings.
+        With ``attrs`` such as seed, trials, version, commit and seconds; missing texts are empty strings.
 
     Examples
     --------
@@ -223,16 +223,16 @@ def load(path: str | Path) -> pd.DataFrame:
     Explained in :doc:`/book/how-to-use`.
     """
     with Path(path).open(encoding="utf-8") as file:
-        header = dict(part.split("=", 1) for part in file.readline().strip("# \n").split())
+        first = file.readline()
+    if not first.startswith("# study="):
+        raise ValueError(f"path must be a table of a study, whose first line says how it was made; got {first!r}")
     table = pd.read_csv(path, comment="#")
     for column in table.columns:
         if not pd.api.types.is_numeric_dtype(table[column]):
             table[column] = table[column].fillna("")
-    table.attrs = {
-        "seed": int(header["seed"]),
-        "trials": int(header["trials"]),
-        "version": header["version"],
-        "commit": header.get("commit", ""),
-        "seconds": float(header["seconds"]),
-    }
+    facts = dict(part.split("=", 1) for part in first.strip("# \n").split())
+    table.attrs = {name: _KINDS.get(name, str)(value) for name, value in facts.items()}
     return table
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {"seed": int, "trials": int, "cases": int, "seconds": float}

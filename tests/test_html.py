@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpbook import Posterior, PrivacyBudget, Release, Schema, _html, graphical
+from dpbook.preview import Preview
 from dpbook.schema import Category, Flag, Integer, Number
 
 HOSTILE = "<script>alert('x')</script>&\"$x$"
@@ -83,6 +84,8 @@ ORDINARY: dict[str, Any] = {
     "budget": a_budget(),
     "schema": Schema({"age": Number(0, 120), "region": Category(["north", "south"])}),
     "field": a_field(),
+    "preview": Preview(["a", "b"], 1.0, 2.0, noise_sd=[0.1, 0.2], posterior_sd=0.3, notes={"share clipped": 0.1}),
+    "preview of the noise": Preview(["a"], 1.0, 2.0),
 }
 WITH_HOSTILE_NAMES: dict[str, Any] = {
     "release": a_release(HOSTILE, HOSTILE),
@@ -90,6 +93,8 @@ WITH_HOSTILE_NAMES: dict[str, Any] = {
     "budget": a_budget(HOSTILE),
     "schema": Schema({HOSTILE: Category([HOSTILE], other=HOSTILE)}, missing={HOSTILE: HOSTILE}),
     "field": a_field(HOSTILE),
+    "labels": Posterior({"theta": np.ones((1, 4, 1))}, labels={"theta": [HOSTILE]}),
+    "preview": Preview([HOSTILE], 1.0, 2.0, noise_sd=0.1, notes={HOSTILE: 1.0}),
 }
 
 

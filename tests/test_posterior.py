@@ -329,3 +329,95 @@ def test_plot_takes_one_parameter_and_makes_a_figure_without_changing_defaults()
     assert mpl.rcParams == before
     with pytest.raises(ValueError, match="name must be one of"):
         Posterior({"theta": [[0.1]]}).plot("beta")
+
+
+# Labels of components -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def labelled() -> Posterior:
+    """Two chains of coefficients that are called like columns, and a scalar."""
+    rng = np.random.default_rng(8)
+    draws = {"theta": rng.normal([0.0, 1.0, 2.0], size=(2, 300, 3)), "sigma2": rng.gamma(2.0, size=(2, 300))}
+    return Posterior(draws, method="collapsed", labels={"theta": ["(intercept)", "age", "pay"]})
+
+
+def test_a_table_calls_components_by_their_labels(labelled: Posterior) -> None:
+    table = labelled.summary()
+    assert list(table.index) == ["(intercept)", "age", "pay", "sigma2"]
+    np.testing.assert_allclose(table.loc["age", "mean"], labelled.draws["theta"][:, :, 1].mean())
+    assert labelled.draws["theta"].shape == (2, 300, 3)  # one array all the same
+    assert labelled.labels == {"theta": ("(intercept)", "age", "pay")}
+
+
+def test_a_plot_and_a_notebook_call_components_by_their_labels(labelled: Posterior) -> None:
+    ax = labelled.plot("theta", ax=Figure().subplots())
+    assert [each.get_text() for each in ax.get_yticklabels()] == ["(intercept)", "age", "pay"]
+    assert '<th scope="row">age</th>' in labelled._repr_html_()
+
+
+def test_labels_become_coordinates_of_arviz(labelled: Posterior) -> None:
+    theta = labelled.to_arviz().posterior["theta"]
+    assert theta.dims == ("chain", "draw", "theta_component")
+    np.testing.assert_array_equal(theta.sel(theta_component="pay"), labelled.draws["theta"][:, :, 2])
+
+
+def test_a_warning_names_the_label() -> None:
+    draws = np.random.default_rng(1).normal(size=(4, 100, 2))
+    draws[0, :, 1] += 50
+    with pytest.warns(ConvergenceWarning, match="R-hat of age is"):
+        warn_if_unconverged(Posterior({"theta": draws}, labels={"theta": ["(intercept)", "age"]}))
+
+
+def test_labels_survive_pickling_and_copying(labelled: Posterior) -> None:
+    for again in (pickle.loads(pickle.dumps(labelled)), copy.copy(labelled), copy.deepcopy(labelled)):
+        assert again.labels == labelled.labels
+        assert again.method == "collapsed"
+        assert list(again.summary().index) == list(labelled.summary().index)
+
+
+def test_labels_cannot_be_changed(labelled: Posterior) -> None:
+    with pytest.raises(TypeError):
+        labelled.labels["theta"] = ("a", "b", "c")  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        labelled.labels = {}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ({"gamma": 2}, {"gamma": ["age", "b"]}),  # a label of another parameter
+        ({"age": 0}, {}),  # another parameter itself
+    ],
+)
+def test_a_label_that_another_parameter_uses_too_says_whose_it_is(
+    others: tuple[dict[str, int], dict[str, list[str]]],
+) -> None:
+    shapes, labels = others
+    draws = {name: np.zeros((1, 5, size) if size else (1, 5)) for name, size in {"theta": 2, **shapes}.items()}
+    posterior = Posterior(draws, labels={"theta": ["age", "pay"], **labels})
+    assert posterior.component_labels("theta") == ["theta[age]", "pay"]
+    assert posterior.summary().index.is_unique
+
+
+def test_a_label_like_the_number_of_a_component_says_whose_it_is() -> None:
+    posterior = Posterior({"theta": np.zeros((1, 5, 1)), "b": np.zeros((1, 5, 2))}, labels={"theta": ["b[1]"]})
+    assert list(posterior.summary().index) == ["theta[b[1]]", "b[0]", "b[1]"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "because"),
+    [
+        (["a", "b"], TypeError, "labels must map"),
+        ({"alpha": ["a", "b"]}, ValueError, "labels must be one of 'theta', 'tau'"),
+        ({"theta": "ab"}, TypeError, r"labels\['theta'\] must be a sequence"),
+        ({"theta": 2}, TypeError, r"labels\['theta'\] must be a sequence"),
+        ({"theta": ["a"]}, ValueError, r"labels\['theta'\] must name the \(2,\) components of a vector, got 1 labels"),
+        ({"theta": ["a", "a"]}, ValueError, r"labels\['theta'\] must be different strings"),
+        ({"theta": ["a", 2]}, ValueError, r"labels\['theta'\] must be different strings"),
+        ({"tau": ["a"]}, ValueError, r"labels\['tau'\] must name the \(\) components"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels: Any, error: type[Exception], because: str) -> None:
+    with pytest.raises(error, match=because):
+        Posterior({"theta": np.zeros((1, 5, 2)), "tau": np.zeros((1, 5))}, labels=labels)

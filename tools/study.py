@@ -3,7 +3,7 @@
 ``python tools/study.py CHAPTER NAME...`` runs studies of ``book/CHAPTER/study.py`` (its mapping ``STUDIES``) and
 writes ``book/CHAPTER/results/NAME.csv``, under a line that names seed, trials, version, commit and time. Cells are
 shared among the cores; each finished cell is kept under ``_build/studies`` until its table is complete, so that an
-interrupted run goes on where it stopped.
+interrupted run goes on where it stopped, unless the code has changed since.
 
     python tools/study.py regression                          # list the studies of a chapter
     python tools/study.py regression calibration mixing       # run two of them
@@ -54,6 +54,12 @@ def commit() -> str:
 
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "dpbook", "book")
     return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if changed else "")
+
+
+def sources(chapter: str) -> str:
+    """Return a digest of the code behind a chapter's studies: the package and the modules beside the notebooks."""
+    files = [*sorted((ROOT / "dpbook").rglob("*.py")), *sorted((ROOT / "book" / chapter).glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:20]
 
 
 def measured(study: Study, cell: tuple[Any, ...], trials: int, seed: int, file: Path) -> tuple[pd.DataFrame, float]:
@@ -115,7 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         trials = study.trials if chosen.trials is None else chosen.trials
         seed = study.seed if chosen.seed is None else chosen.seed
         kept = KEPT / chosen.chapter / name
-        table, seconds = run(study, kept, trials=trials, seed=seed, jobs=chosen.jobs, label=name)
+        folder = kept / sources(chosen.chapter)
+        table, seconds = run(study, folder, trials=trials, seed=seed, jobs=chosen.jobs, label=name)
         out = ROOT / "book" / chosen.chapter / "results" if chosen.out is None else chosen.out
         save(table, out / f"{name}.csv", seed=seed, trials=trials, seconds=f"{seconds:.1f}")
         shutil.rmtree(kept)
