@@ -54,6 +54,9 @@ class Study:
     [0.99, 0.1]
     >>> study(cells=[(100,)], trials=500)["n"].tolist()
     [100]
+    >>> parts = [study.measure(*cell, trials=2000, seed=0) for cell in study.cells]  # as the runner does
+    >>> study.combine(parts).equals(study())
+    True
 
     Explained in :doc:`/book/how-to-use`.
     """
@@ -74,7 +77,17 @@ class Study:
         return self.combine([self.measure(*cell, trials=trials, seed=seed) for cell in chosen])
 
     def combine(self, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-        """Return the rows of several cells as one finished table."""
+        """Return the rows of several cells as one finished table.
+
+        Parameters
+        ----------
+        parts : sequence of pandas.DataFrame
+            The rows of each cell, in the order of the table.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
         table = pd.concat(list(parts), ignore_index=True)
         return table if self.finish is None else self.finish(table)
 

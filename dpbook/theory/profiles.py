@@ -106,6 +106,7 @@ class Setting:
 
     @property
     def coins(self) -> bool:
+        """Whether the records are tosses of a coin."""
         return isinstance(self.model, BetaBernoulli)
 
 

@@ -1,6 +1,7 @@
-"""Every public function, class and method of the package explains itself: NumPy style, an example, a link to the book.
+"""What the package exports explains itself: NumPy style, an example, a link to the book. The rest says what it is.
 
-That the examples run is proved by the doctests (`pytest --doctest-modules dpbook`).
+Exported is what stands in ``__all__`` of a package or of a public module of the core, and its public methods. That the
+examples run is proved by the doctests (`pytest --doctest-modules dpbook`).
 """
 
 from __future__ import annotations
@@ -22,18 +23,41 @@ import dpbook
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def public_modules() -> list[str]:
-    """Return the names of all modules of the package that do not start with an underscore."""
-    names = [module.name for module in pkgutil.walk_packages(dpbook.__path__, prefix="dpbook.")]
-    return [name for name in names if not any(part.startswith("_") for part in name.split("."))]
+def public_modules() -> dict[str, bool]:
+    """Return the names of all modules without an underscore, and whether what they list in ``__all__`` is exported."""
+    found = {module.name: module.ispkg for module in pkgutil.walk_packages(dpbook.__path__, prefix="dpbook.")}
+    return {
+        name: package or name.count(".") == 1
+        for name, package in found.items()
+        if not any(part.startswith("_") for part in name.split("."))
+    }
 
 
-def public_objects(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the functions and classes that a module defines and lists in ``__all__``."""
+EXPORTING = [name for name, exporting in public_modules().items() if exporting]
+INTERNAL = [name for name, exporting in public_modules().items() if not exporting]
+
+
+def exported(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield the functions and classes that a package or a module of the core exports as its own."""
     for name in module.__all__:
         thing = getattr(module, name)
-        if (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__ == module.__name__:
+        home = getattr(thing, "__module__", "")
+        if (inspect.isfunction(thing) or inspect.isclass(thing)) and f"{home}.".startswith(f"{module.__name__}."):
             yield name, thing
+
+
+def without_a_line(module: ModuleType) -> list[str]:
+    """Return the functions, classes and methods of a module that have no docstring, of those without an underscore."""
+    return [each.name for each in _named(ast.parse(inspect.getsource(module)).body) if not ast.get_docstring(each)]
+
+
+def _named(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.ClassDef]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            if "overload" not in map(ast.unparse, node.decorator_list):
+                yield node
+            if isinstance(node, ast.ClassDef):
+                yield from _named(node.body)
 
 
 def public_methods(cls: type) -> Iterator[tuple[str, Any]]:
@@ -98,7 +122,9 @@ def breaches_of_a_class(cls: type) -> list[str]:
         return [breach for breach in found if "example" not in breach]
     taken = [] if inspect.isabstract(cls) or getattr(cls, "_is_protocol", False) else parameters(cls)
     # The fields of a small record may be explained in a sentence that names each: "``rate`` is the observed share".
-    listed = undocumented(doc, taken, "Parameters", "Attributes")
+    # What a class inherits, the class that it inherits from documents.
+    docs = [inspect.cleandoc(base.__doc__ or "") for base in cls.__mro__[:-1]]
+    listed = [name for name in taken if all(undocumented(each, [name], "Parameters", "Attributes") for each in docs)]
     found += [f"does not document {name}" for name in listed if f"``{name}``" not in doc]
     for name, method in public_methods(cls):
         if isinstance(method, property):
@@ -120,22 +146,27 @@ def test_the_module_says_what_it_holds_and_what_is_public(name: str) -> None:
     assert [listed for listed in module.__all__ if not hasattr(module, listed)] == []
 
 
-@pytest.mark.parametrize("name", public_modules())
-def test_everything_public_in_the_module_explains_itself(name: str) -> None:
+@pytest.mark.parametrize("name", EXPORTING)
+def test_everything_exported_explains_itself(name: str) -> None:
     found = []
-    for label, thing in public_objects(importlib.import_module(name)):
+    for label, thing in exported(importlib.import_module(name)):
         check = breaches_of_a_class if inspect.isclass(thing) else breaches_of_a_function
         found += [f"{label} {breach}" for breach in check(thing)]
     assert found == []
 
 
-@pytest.mark.parametrize("name", [name for name in public_modules() if name.count(".") == 1])
+@pytest.mark.parametrize("name", INTERNAL)
+def test_what_is_not_exported_says_in_a_line_what_it_is(name: str) -> None:
+    assert without_a_line(importlib.import_module(name)) == []
+
+
+@pytest.mark.parametrize("name", [name for name in EXPORTING if name.count(".") == 1])
 def test_the_module_is_on_the_api_page(name: str) -> None:
     page = (ROOT / "book" / "reference" / "api.md").read_text(encoding="utf-8")
     shown = re.search(rf"automodule:: {re.escape(name)}\n( +:members:)?", page)
     assert shown is not None
     if not shown.group(1):  # then each of its names is on the page by itself, under the name that readers import
-        missing = [label for label, _ in public_objects(importlib.import_module(name)) if f".{label}\n" not in page]
+        missing = [label for label, _ in exported(importlib.import_module(name)) if f".{label}\n" not in page]
         assert missing == []
 
 
@@ -237,3 +268,19 @@ def test_a_class_that_explains_itself_is_accepted() -> None:
 def test_a_method_that_no_example_shows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Good, "__doc__", (Good.__doc__ or "").replace(".grow(2)", ".size"))
     assert breaches_of_a_class(Good) == [".grow is in no example"]
+
+
+def test_what_is_exported_is_known() -> None:
+    assert {"dpbook.mechanisms", "dpbook.expfam", "dpbook.regression", "dpbook.graphical"} <= set(EXPORTING)
+    assert {"dpbook.expfam.families", "dpbook.regression.gibbs"} <= set(INTERNAL)
+    names = [name for name, _ in exported(importlib.import_module("dpbook.expfam"))]
+    assert {"release", "infer", "preview"} <= set(names)  # though they are defined in modules of the package
+
+
+def test_something_without_a_line_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        '"""A."""\ndef a(): ...\ndef b():\n    """B."""\ndef _c(): ...\nclass D:\n    """D."""\n    def e(self): ...\n'
+    )
+    (tmp_path / "made_up_module.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert without_a_line(importlib.import_module("made_up_module")) == ["a", "e"]
