@@ -7,13 +7,19 @@ themes, which takes some minutes (`make nightly`).
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
+import pkgutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sweep import browser, dead_links, find_browser, look_at, pages_of
+
+import dpbook
 
 HTML = Path(__file__).resolve().parents[2] / "_build" / "html"
 WANTED = os.environ.get("DPBOOK_BROWSER") == "1"
@@ -53,6 +59,33 @@ def test_no_page_cuts_anything_off_or_reports_an_error(chromium: Any, width: int
 
 def test_no_link_image_or_anchor_inside_the_book_leads_nowhere() -> None:
     assert dead_links(built_pages(), HTML) == []
+
+
+def test_every_name_that_the_package_exports_is_on_an_api_page_and_none_is_heavy() -> None:
+    built_pages()
+    pages = {path: path.read_text(encoding="utf-8") for path in (HTML / "book" / "reference" / "api").glob("*.html")}
+    assert {path.stem for path in pages} >= {"core-curator", "core-analyst", "expfam", "regression", "graphical"}
+    assert {
+        path.name: len(text) for path, text in pages.items() if len(text.encode()) > 300_000 and path.stem != "inside"
+    } == {}
+    anchors = {anchor for text in pages.values() for anchor in re.findall(r'<dt [^>]*\bid="([^"]+)"', text)}
+    missing = [
+        f"{module}.{name}"
+        for module, name, home in exported_names()
+        if not {f"{module}.{name}", f"{home}.{name}", f"dpbook.{name}"} & anchors
+    ]
+    assert missing == []
+
+
+def exported_names() -> Iterator[tuple[str, str, str]]:
+    """Yield what packages and public modules of the core list in ``__all__``, functions and classes."""
+    for found in pkgutil.walk_packages(dpbook.__path__, "dpbook."):
+        if "._" not in found.name and (found.ispkg or found.name.count(".") == 1):
+            module = importlib.import_module(found.name)
+            for name in module.__all__:
+                thing = getattr(module, name)
+                if inspect.isfunction(thing) or inspect.isclass(thing):
+                    yield found.name, name, thing.__module__
 
 
 # The measures see what they are for -----------------------------------------------------------------------------------
