@@ -4,7 +4,6 @@ For two models, coins (:class:`BetaBernoulli`) and bells (:class:`NormalKnownVar
 :func:`privacy_profile` computes the exact delta at every epsilon over the worst neighbours (replace-one, n public).
 """
 
-from dpbook.theory.adversary import Attack, Attacked, attack, attacks
 from dpbook.theory.comparisons import (
     ExponentialView,
     compare_with_noise,
@@ -15,16 +14,7 @@ from dpbook.theory.comparisons import (
     temperature_for,
 )
 from dpbook.theory.inverse import largest_m, prior_for, smallest_n
-from dpbook.theory.ledger import Claim, Constant, Finding, claim, claims, claims_table, smallest_constant
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
-from dpbook.theory.pictures import (
-    Densities,
-    first_picture,
-    interactive_profile,
-    neighbour_densities,
-    profile_curves,
-    second_picture,
-)
 from dpbook.theory.profiles import (
     RELEASE_TYPES,
     WorstPair,
@@ -37,38 +27,21 @@ from dpbook.theory.profiles import (
 
 __all__ = [
     "RELEASE_TYPES",
-    "Attack",
-    "Attacked",
     "BetaBernoulli",
-    "Claim",
-    "Constant",
-    "Densities",
     "ExponentialView",
-    "Finding",
     "NormalKnownVariance",
     "WorstPair",
-    "attack",
-    "attacks",
-    "claim",
-    "claims",
-    "claims_table",
     "compare_with_noise",
     "epsilon_for",
     "equal_information",
     "exponential_view",
-    "first_picture",
-    "interactive_profile",
     "largest_m",
-    "neighbour_densities",
     "pair_profile",
     "prior_for",
     "privacy_profile",
     "profile_bounds",
-    "profile_curves",
     "renyi_divergence",
     "renyi_epsilon",
-    "second_picture",
-    "smallest_constant",
     "smallest_n",
     "temperature_for",
     "worst_pair",

@@ -16,11 +16,12 @@ from scipy import optimize, special
 
 from dpbook._arrays import Array
 from dpbook._validation import delta_value, finite_array, finite_number, integer, positive
-from dpbook.mechanisms import gaussian_scale
+from dpbook.accounting import gaussian_scale
 from dpbook.theory._draws import log_gamma_growth
+from dpbook.theory._setting import Model, Options
 from dpbook.theory.inverse import prior_for
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
-from dpbook.theory.profiles import Model, epsilon_for
+from dpbook.theory.profiles import epsilon_for
 
 __all__ = [
     "ExponentialView",
@@ -346,7 +347,7 @@ def compare_with_noise(
     for name, noise in noises.items():
         error = math.sqrt(variance / n + (noise / n) ** 2)
         rows.append({"release": name, "strength": 0.0, "rmse": error, "corrected": error})
-    releases: dict[str, tuple[str, dict[str, Any]]] = {
+    releases: dict[str, tuple[str, Options]] = {
         "sample": ("sample", {}),
         "plug-in": ("synthetic-plugin", {"m": n, "estimator": "mean"}),
         "bayes": ("synthetic-bayes", {"m": n}),

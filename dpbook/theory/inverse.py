@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from scipy import optimize
 
 from dpbook._validation import at_least, delta_value, integer
+from dpbook.theory._setting import Model, Options, make_setting
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
-from dpbook.theory.profiles import Model, log_delta_over_neighbours, make_setting, pure_epsilon
+from dpbook.theory.profiles import over_neighbours, pure_epsilon
 
 __all__ = ["largest_m", "prior_for", "smallest_n"]
 
@@ -25,14 +26,7 @@ _WEAKEST, _STRONGEST = 1e-9, 1e12  # priors that are considered, as numbers of r
 
 
 def _gap(
-    release_type: str,
-    model: Model,
-    n: int,
-    epsilon: float,
-    delta: float,
-    options: dict[str, Any],
-    *,
-    quick: bool = False,
+    release_type: str, model: Model, n: int, epsilon: float, delta: float, options: Options, *, quick: bool = False
 ) -> float:
     """Return how far a release is from (epsilon, delta)-DP: at most 0 where it is private.
 
@@ -40,7 +34,7 @@ def _gap(
     """
     setting = make_setting(release_type, model, n, **options)
     if delta > 0:
-        found = float(log_delta_over_neighbours(setting, np.array([epsilon]), quick=quick)[0])
+        found = float(over_neighbours(setting, np.array([epsilon]), quick=quick).log_delta[0])
         return max(found, -800.0) - math.log(delta)
     exact = pure_epsilon(setting)
     if exact == math.inf or epsilon == 0:
@@ -48,11 +42,11 @@ def _gap(
     return math.log(exact / epsilon) - 1e-14
 
 
-def _private(release_type: str, model: Model, n: int, epsilon: float, delta: float, options: dict[str, Any]) -> bool:
+def _private(release_type: str, model: Model, n: int, epsilon: float, delta: float, options: Options) -> bool:
     return _gap(release_type, model, n, epsilon, delta, options) <= 0
 
 
-def _check_monotone(release_type: str, options: dict[str, Any]) -> None:
+def _check_monotone(release_type: str, options: Options) -> None:
     if release_type == "sample" and options.get("truncate") is not None:
         raise ValueError("truncate must be None here: a truncated draw is not always more private with more records")
 
@@ -64,7 +58,9 @@ def _with_strength(model: Model, strength: float) -> Model:
     return replace(model, prior_sd=model.sigma / math.sqrt(strength))
 
 
-def prior_for(release_type: str, model: Model, n: int, *, epsilon: float, delta: float, **options: Any) -> Model | None:
+def prior_for(
+    release_type: str, model: Model, n: int, *, epsilon: float, delta: float, **options: Unpack[Options]
+) -> Model | None:
     """Return the weakest prior for which a release is (epsilon, delta)-differentially private.
 
     For replace-one neighbours, n public.
@@ -133,7 +129,7 @@ def _root(gap: Callable[[float], float]) -> float | None:
     return math.exp(logarithm)
 
 
-def smallest_n(release_type: str, model: Model, *, epsilon: float, delta: float, **options: Any) -> float:
+def smallest_n(release_type: str, model: Model, *, epsilon: float, delta: float, **options: Unpack[Options]) -> float:
     """Return the smallest number of records at which a release is (epsilon, delta)-differentially private.
 
     For replace-one neighbours, n public.
@@ -173,7 +169,9 @@ def smallest_n(release_type: str, model: Model, *, epsilon: float, delta: float,
     return float(_first(private)) if private(_LARGEST) else math.inf
 
 
-def largest_m(release_type: str, model: Model, n: int, *, epsilon: float, delta: float, **options: Any) -> float:
+def largest_m(
+    release_type: str, model: Model, n: int, *, epsilon: float, delta: float, **options: Unpack[Options]
+) -> float:
     """Return how many synthetic records can be released under (epsilon, delta)-differential privacy.
 
     For replace-one neighbours, n public.
@@ -211,7 +209,7 @@ def largest_m(release_type: str, model: Model, n: int, *, epsilon: float, delta:
     step = 1 if isinstance(redraw, bool) else integer("redraw", redraw, least=1)
 
     def too_many(blocks: int) -> bool:
-        return not _private(release_type, model, n, epsilon, delta, {**options, "m": blocks * step})
+        return not _private(release_type, model, n, epsilon, delta, options | {"m": blocks * step})
 
     # A draw that is kept is worth all records simulated from it, so where it is private there is no limit.
     if release_type == "synthetic-bayes" and redraw is False and _private("sample", model, n, epsilon, delta, {}):

@@ -64,8 +64,9 @@ class NormalKnownVariance:
     Examples
     --------
     >>> from dpbook import theory
-    >>> theory.NormalKnownVariance(sigma=1, bound=5).posterior_sd(100)
-    0.1
+    >>> bells = theory.NormalKnownVariance(sigma=1, bound=5)
+    >>> bells.posterior_mean(250.0, 100), bells.posterior_sd(100)
+    (2.5, 0.1)
 
     Explained in :doc:`/book/theory/bells`.
     """
@@ -96,10 +97,24 @@ class NormalKnownVariance:
         """
         return self.sigma / math.sqrt(n + (self.sigma / self.prior_sd) ** 2)
 
+    def posterior_mean(self, total: float, n: int) -> float:
+        """Return the mean of the posterior.
+
+        Parameters
+        ----------
+        total : float
+            The sum of the records.
+        n : int
+            The number of records.
+
+        Returns
+        -------
+        float
+            The records' mean, pulled towards the prior's as by ``sigma²/prior_sd²`` records of that value.
+        """
+        strength = (self.sigma / self.prior_sd) ** 2
+        return (strength * self.prior_mean + total) * self._weight(n)
+
     def _weight(self, n: int) -> float:
         """Return how far the posterior mean moves when the sum of the records moves by 1."""
         return 1 / (n + (self.sigma / self.prior_sd) ** 2)
-
-    def _posterior_mean(self, total: float, n: int) -> float:
-        strength = (self.sigma / self.prior_sd) ** 2
-        return (strength * self.prior_mean + total) * self._weight(n)

@@ -4,10 +4,7 @@ import re
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from pybtex.database import parse_file
-
-from dpbook import theory
 
 BOOK = Path(__file__).parents[2] / "book"
 
@@ -57,27 +54,6 @@ def test_where_a_poster_is_meant_the_poster_is_cited() -> None:
         assert wrong == [], page
         assert "poster {cite:p}`Zheng2015`" not in text
         assert "poster {cite:p}`Foulds2016`" not in text
-
-
-# The ledger's proofs ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("label", sorted({label for claim in theory.claims for label in claim.proof}))
-def test_the_proof_that_a_claim_names_stands_in_the_book(label: str) -> None:
-    """A theorem or proposition with this label, and a proof before the next one."""
-    found = []
-    for page in BOOK.rglob("*.md"):
-        text = page.read_text(encoding="utf-8")
-        where = text.find(f":label: {label}\n")
-        if where >= 0:
-            start = text.rfind("```{prf:", 0, where)
-            rest = text[where:]
-            proof = rest.find("```{prf:proof}")
-            following = [m.start() for m in re.finditer(r"```\{prf:(theorem|proposition|definition)\}", rest)]
-            found.append((text[start : start + 16], 0 <= proof < min(following, default=len(rest))))
-    assert len(found) == 1
-    assert found[0][0].startswith(("```{prf:theorem", "```{prf:proposit"))
-    assert found[0][1]
 
 
 # Numbers that are typed on the scorecard, which runs no code ----------------------------------------------------------

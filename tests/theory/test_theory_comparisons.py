@@ -136,7 +136,7 @@ def test_noisy_statistics_lose_less_than_a_posterior_draw():
 
 
 def test_the_gaussian_noise_of_the_comparison_is_private():
-    from dpbook.mechanisms import gaussian_scale
+    from dpbook.accounting import gaussian_scale
 
     assert gaussian_delta(1.0, 1 / gaussian_scale(sensitivity=1.0, epsilon=1.0, delta=1e-6)) <= 1e-6 * (1 + 1e-6)
 

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from dpbook import theory
-from dpbook.theory import BetaBernoulli, NormalKnownVariance
+from dpbook.theory import BetaBernoulli, NormalKnownVariance, _coins
+from dpbook.theory._setting import make_setting
 
 ROUNDING = 1e-7  # of the reference, whose tails are differences
 
@@ -95,7 +96,7 @@ def test_the_excess_of_a_search_is_never_zero_and_covers_what_a_mesh_finds():
         assert (
             theory.worst_pair("sample", model, n, epsilon=epsilon, truncate=interval, restriction="clamp").excess == 0
         )
-    coins, many = BetaBernoulli(1, 1), theory.profiles._LISTED_ONCE + 10
+    coins, many = BetaBernoulli(1, 1), _coins.LISTED_ONCE + 10
     assert theory.worst_pair("sample", coins, 1000, epsilon=0.3, truncate=(0.1, 0.9)).excess == 0
     assert theory.worst_pair("sample", coins, many, epsilon=0.05, truncate=(0.1, 0.9)).excess > 0
 
@@ -127,8 +128,8 @@ def test_a_truncated_draw_of_coins_is_never_worse_than_its_least_curved_bell():
         options = {"truncate": (low, high), "temperature": heat}
         prior = BetaBernoulli(*rng.gamma(1, 3, size=2))
         exact = theory.privacy_profile("sample", prior, n, epsilon=epsilon, log=True, **options)
-        setting = theory.profiles.make_setting("sample", prior, n, **options)
-        assert exact <= theory.profiles._truncated_coins_bound(setting, np.array([epsilon]))[0] + 1e-9
+        setting = make_setting("sample", prior, n, **options)
+        assert exact <= _coins.truncated_bound(setting, np.array([epsilon]))[0] + 1e-9
 
 
 def test_truncating_or_clamping_a_bell_never_costs_anything_at_a_positive_delta():

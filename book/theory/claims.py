@@ -3,9 +3,8 @@
 A claim "there is a c such that the release is private if x ≥ c y" is judged by the smallest c that works: at each point
 of a stated grid the smallest sufficient x is computed from exact profiles and divided by y. Other claims have a check
 of their own. A check computes numbers, and numbers prove nothing that is said of all cases: a claim is called proved
-only where the book has a proof, which it names, and otherwise not refuted, by a search that
-:mod:`dpbook.theory.adversary` describes. Neighbours are replace-one, n public. The chapter's table is rendered from
-:func:`claims_table`.
+only where the book has a proof, which it names, and otherwise not refuted, by a search of :mod:`attacks`. Neighbours
+are replace-one, n public. The chapter's table is rendered from :func:`claims_table`.
 """
 
 from __future__ import annotations
@@ -14,20 +13,24 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from attacks import ATTACKS, attack, log_gaussian_delta
 from scipy import optimize
 
-from dpbook.theory._draws import log_gaussian_delta
-from dpbook.theory.adversary import attack, attacks
-from dpbook.theory.comparisons import equal_information, exponential_view
-from dpbook.theory.inverse import prior_for, smallest_n
-from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
-from dpbook.theory.profiles import epsilon_for, privacy_profile
-
-__all__ = ["Claim", "Constant", "Finding", "claim", "claims", "claims_table", "smallest_constant"]
+from dpbook.theory import (
+    BetaBernoulli,
+    NormalKnownVariance,
+    epsilon_for,
+    equal_information,
+    exponential_view,
+    prior_for,
+    privacy_profile,
+    smallest_n,
+)
 
 Point = Mapping[str, Any]
 _SHORT = 100  # starts of a search that a check runs
@@ -35,25 +38,9 @@ VERDICTS = ("proved", "proved with a condition", "not refuted", "fails as printe
 
 
 class Finding(NamedTuple):
-    """What checking a claim gave.
+    """What checking a claim gave: a verdict, one sentence with the numbers, and where it fails as printed, if it does.
 
-    Attributes
-    ----------
-    verdict : str
-        ``"proved"``, ``"proved with a condition"``, ``"not refuted"``, ``"fails as printed"`` (a mended form holds) or
-        ``"fails"``.
-    evidence : str
-        One sentence with the numbers.
-    counterexample : str
-        Where the claim as printed fails; empty where it holds.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> theory.claim("coins-II-not-pure").check().verdict
-    'proved'
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
+    "fails as printed" means that a mended form holds.
     """
 
     verdict: str
@@ -62,23 +49,7 @@ class Finding(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """The smallest constant with which a claim holds on a grid.
-
-    Attributes
-    ----------
-    value : float
-        The constant; infinite where none will do.
-    at : dict
-        The point of the grid that needs it.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> theory.smallest_constant("coins-IV-pure-kept").value <= 1
-    True
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
-    """
+    """The smallest constant with which a claim holds on a grid, infinite where none will do, and where it is needed."""
 
     value: float
     at: dict[str, Any]
@@ -88,37 +59,9 @@ class Constant(NamedTuple):
 class Claim:
     """One claim of a source.
 
-    Parameters
-    ----------
-    name : str
-        A short name, such as ``"coins-II-approximate"``.
-    source : str
-        Where it stands.
-    statement : str
-        What it says, in our words, with LaTeX between dollars.
-    condition : str
-        What our verdict assumes; empty where nothing is added.
-    verdict : str
-        As in :class:`Finding`.
-    test : callable
-        Computes a :class:`Finding`.
-    ratio : callable, optional
-        For "there is a c": the c that one point of a grid needs.
-    grid : mapping of str to sequence
-        The values at which the constant is searched.
-    largest : bool
-        Whether the claim restricts from above (``x ≤ c y``), so that the constant is the largest that works.
-    proof : tuple of str
-        Labels of the theorems that prove it, as they stand in the book; empty where there is none.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> one = theory.claim("coins-IV-pure-kept")
-    >>> one.verdict, one.check().verdict, one.proof
-    ('proved', 'proved', ('thm-coins-pure',))
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
+    ``statement`` says it in our words, with LaTeX between dollars; ``condition`` is what our verdict assumes. For
+    "there is a c", ``ratio`` returns the c that one point of ``grid`` needs; ``largest`` says that the claim restricts
+    from above (x ≤ c y). ``proof`` holds the labels of the theorems that prove it, as they stand in the book.
     """
 
     name: str
@@ -144,40 +87,19 @@ def _points(grid: Mapping[str, Sequence[Any]]) -> Iterable[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
-def smallest_constant(claim: Claim | str, grid: Mapping[str, Sequence[Any]] | None = None) -> Constant:
-    """Return the smallest c for which a claim "there is a c such that ..." holds on a grid.
+def smallest_constant(name: str, grid: Mapping[str, Sequence[Any]] | None = None) -> Constant:
+    """Return the smallest c for which a claim "there is a c such that ..." holds on a grid, by default its own.
 
-    Parameters
-    ----------
-    claim : Claim or str
-        A claim with a constant, or its name.
-    grid : mapping of str to sequence, optional
-        Values of the claim's parameters, all combinations of which are computed; by default the claim's own grid.
-
-    Returns
-    -------
-    Constant
-        The constant and where it is needed. For a claim that restricts from above (``R/σ ≤ c √ε``), the largest.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> found = theory.smallest_constant("coins-III-pure-mode", {"m": [10], "epsilon": [0.1, 1.0, 10.0]})
-    >>> round(found.value, 4), found.at["epsilon"]  # 1/(1 - 1/e), at epsilon = m
-    (1.582, 10.0)
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
+    For a claim that restricts from above (R/σ ≤ c √ε), the largest.
     """
-    one = claim if isinstance(claim, Claim) else _named(claim)
+    one = claim(name)
     if one.ratio is None:
-        raise ValueError(f"claim must have a constant to search for; {one.name!r} has none")
+        raise ValueError(f"claim must have a constant to search for; {name!r} has none")
     if grid is None:
-        return _on_own_grid(one)
-    chosen = grid
-    unknown = set(chosen) ^ set(one.grid)
-    if unknown:
+        return _on_own_grid(name)
+    if unknown := set(grid) ^ set(one.grid):
         raise ValueError(f"grid must give exactly {', '.join(one.grid)}; check {', '.join(sorted(unknown))}")
-    return _search(one, chosen)
+    return _search(one, grid)
 
 
 def _search(one: Claim, grid: Mapping[str, Sequence[Any]]) -> Constant:
@@ -188,13 +110,10 @@ def _search(one: Claim, grid: Mapping[str, Sequence[Any]]) -> Constant:
     return (min if one.largest else max)(found, key=lambda each: each.value)
 
 
-_KNOWN: dict[str, Constant] = {}  # constants on the claims' own grids, which several callers ask for
-
-
-def _on_own_grid(one: Claim) -> Constant:
-    if one.name not in _KNOWN or one not in claims:
-        _KNOWN[one.name] = _search(one, one.grid)
-    return _KNOWN[one.name]
+@cache
+def _on_own_grid(name: str) -> Constant:
+    one = claim(name)
+    return _search(one, one.grid)
 
 
 # What each point of a grid needs --------------------------------------------------------------------------------------
@@ -258,7 +177,7 @@ def _gaussian_shift(epsilon: float, delta: float) -> float:
     """Return the largest mu of a Gaussian mechanism that is (epsilon, delta)-DP."""
 
     def gap(log_mu: float) -> float:
-        return max(float(log_gaussian_delta(math.exp(log_mu), epsilon)), -1e5) - math.log(delta)
+        return max(log_gaussian_delta(math.exp(log_mu), epsilon), -1e5) - math.log(delta)
 
     return math.exp(optimize.brentq(gap, math.log(1e-8), math.log(1e8), xtol=1e-13))
 
@@ -455,7 +374,7 @@ def _without_epsilon() -> Finding:
     u = epsilon / c1
     alpha = math.log(1 / delta) / (c1 * ((1 + u) * math.log1p(u) - u))
     found = privacy_profile("synthetic-bayes", BetaBernoulli(alpha, alpha), n, m=round(c1 * n), epsilon=epsilon)
-    limit = math.exp(float(log_gaussian_delta(8 / math.sqrt(2 * math.log(100)), 8.0)))
+    limit = math.exp(log_gaussian_delta(8 / math.sqrt(2 * math.log(100)), 8.0))
     return Finding(
         "fails" if found > delta and limit > 0.01 else "holds",
         f"as c₁ grows it allows a Gaussian mechanism that at ε = 8 has δ = {limit:.3f} where 0.01 is claimed",
@@ -478,7 +397,7 @@ def _linear_ratio() -> Finding:
     z = np.linspace(-12, 12, 9)
     model = NormalKnownVariance(1, 0, 1, 5)
     spread = math.sqrt(1 + model.posterior_sd(10) ** 2)
-    one, other = (model._posterior_mean(total, 10) for total in (50, 40))
+    one, other = (model.posterior_mean(total, 10) for total in (50, 40))
     logs = -((z - one) ** 2 - (z - other) ** 2) / (2 * spread**2)
     bend = np.abs(np.diff(logs, 2)).max()
     return Finding(
@@ -539,7 +458,7 @@ def _good_range() -> Finding:
     """Check that for bells the loss is at most ε within εσ²/(2R) of the midpoint, whatever n."""
     sizes = (10, 100, 1000)
     model = NormalKnownVariance(bound=1)
-    moves = [2 * model.bound * model._weight(n) for n in sizes]
+    moves = [2 * model.bound / n for n in sizes]
     half = [model.posterior_sd(n) ** 2 / move for n, move in zip(sizes, moves, strict=True)]  # 1/slope of the loss
     bad = [privacy_profile("sample", model, n, epsilon=1.0) for n in sizes]
     constant, falls = max(half) - min(half) < 1e-12, bad[0] > bad[1] > bad[2]
@@ -575,7 +494,7 @@ def _exponential_mechanism() -> Finding:
 _ZHENG, _FOULDS = "Zheng (2015)", "Foulds et al. (2016)"
 _REACHES = (0.1, 0.4, 1.0, 5.0, 20.0)
 
-claims: tuple[Claim, ...] = (
+CLAIMS: tuple[Claim, ...] = (
     Claim(
         "estimate-not-private",
         _ZHENG,
@@ -985,7 +904,7 @@ def _at_most_one(name: str) -> Finding:
 def _sharp(name: str, limit: float, otherwise: str) -> Finding:
     """Check that a constant is enough on the grid, and that the grid comes within 5 % of needing it."""
     constant = smallest_constant(name)
-    ratio = limit / constant.value if _named(name).largest else constant.value / limit
+    ratio = limit / constant.value if claim(name).largest else constant.value / limit
     verdict = "holds with a condition" if otherwise else "holds"
     return Finding(
         verdict if 0.95 <= ratio <= 1 + 1e-9 else "fails",
@@ -994,62 +913,22 @@ def _sharp(name: str, limit: float, otherwise: str) -> Finding:
     )
 
 
-def _named(name: str) -> Claim:
-    for each in claims:
+def claim(name: str) -> Claim:
+    """Return a claim by its name."""
+    for each in CLAIMS:
         if each.name == name:
             return each
-    raise ValueError(f"claim must be one of {', '.join(each.name for each in claims)}, got {name!r}")
-
-
-def claim(name: str) -> Claim:
-    """Return a claim by its name.
-
-    Parameters
-    ----------
-    name : str
-        As in the table of :func:`claims_table`.
-
-    Returns
-    -------
-    Claim
-        With its statement, condition, verdict and check.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> print(theory.claim("bells-III-IV-neither").check().counterexample)
-    R = 5, σ = 1, n = 100, one record, ε = 1: δ = 1.2e-25 (III)
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
-    """
-    return _named(name)
+    raise ValueError(f"claim must be one of {', '.join(each.name for each in CLAIMS)}, got {name!r}")
 
 
 def claims_table(names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Check claims and return the ledger: a row per claim.
+    """Check claims, by default all, and return the ledger: a row per claim.
 
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Which claims; by default all, which takes some seconds.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns claim, source, statement, condition, verdict (as computed), proof (labels of theorems, separated by
-        spaces), searched (the ranges of the attack on it; empty where there is none), constant (the one needed on the
-        claim's grid; NaN where there is none), evidence and counterexample.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> theory.claims_table(["coins-picture", "coins-III-pure-mean"])["verdict"].tolist()
-    ['fails as printed', 'proved']
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
+    ``verdict`` is as computed, ``proof`` holds labels of theorems, ``searched`` the ranges of the attack on the claim,
+    ``constant`` what the claim's own grid needs (NaN where there is none).
     """
     rows = []
-    for each in claims if names is None else [_named(name) for name in names]:
+    for each in CLAIMS if names is None else [claim(name) for name in names]:
         finding = each.check()
         rows.append(
             {
@@ -1059,8 +938,8 @@ def claims_table(names: Sequence[str] | None = None) -> pd.DataFrame:
                 "condition": each.condition,
                 "verdict": finding.verdict,
                 "proof": " ".join(each.proof),
-                "searched": attacks[each.name].over if each.name in attacks else "",
-                "constant": smallest_constant(each).value if each.ratio else math.nan,
+                "searched": ATTACKS[each.name].over if each.name in ATTACKS else "",
+                "constant": smallest_constant(each.name).value if each.ratio else math.nan,
                 "evidence": finding.evidence,
                 "counterexample": finding.counterexample,
             }

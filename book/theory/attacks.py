@@ -1,4 +1,4 @@
-"""Adversarial searches: each tries to refute a claim of chapter 6, over wide ranges and in their corners.
+"""Adversarial searches: each tries to refute a claim of the chapter, over wide ranges and in their corners.
 
 An attack has ranges, and a function that computes at a point by how much the claim is violated there: the logarithm of
 what is true over what is claimed. A positive value refutes the claim; a search that finds none has proved nothing, and
@@ -10,21 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
-from dpbook._arrays import Array
-from dpbook._validation import integer
-from dpbook.theory import _counts, _intervals
-from dpbook.theory._draws import log_beta_delta, log_gaussian_delta
-from dpbook.theory.models import BetaBernoulli, NormalKnownVariance
-from dpbook.theory.profiles import epsilon_for
-
-__all__ = ["Attack", "Attacked", "attack", "attacks"]
+from dpbook.theory import BetaBernoulli, NormalKnownVariance, epsilon_for, pair_profile, privacy_profile
 
 Point = Mapping[str, float]
+Place = NDArray[np.float64]  # a point on the scales of the search
 _WHOLE = frozenset({"n", "m", "draws"})
 _NAMES = {"epsilon": "ε", "log_delta": "ln(1/δ)", "c1": "c₁", "draws": "k", "reach": "R/σ", "floor": "a₀"}
 _NAMES |= {"lopsided": "β/α", "share": "the share of ones", "alpha": "α", "prior_sd": "σ₀/σ"}
@@ -34,27 +29,11 @@ _CLIMBS = 12  # from the best starts, and as many from others
 
 @dataclass(frozen=True)
 class Attack:
-    """A search for a counterexample.
+    """A search for a counterexample to a claim.
 
-    Parameters
-    ----------
-    claim : str
-        The name of the claim, as in :func:`claim`.
-    ranges : mapping of str to (float, float)
-        The parameters of a point, from where to where; searched on a logarithmic scale, or on a linear one if a range
-        begins below 0.
-    violation : callable
-        Takes a point and returns the logarithm of what is true over what is claimed; positive refutes.
-    starts : int, default 4000
-        How many points the committed search begins with; fewer where one takes long.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> theory.attacks["bells-II-constant"].over
-    'ε from 0.0001 to 1e+06, ln(1/δ) from 0.0001 to 700'
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
+    ``violation`` takes a point and returns the logarithm of what is true over what is claimed; positive refutes. Ranges
+    are searched on a logarithmic scale, or on a linear one if they begin below 0. ``starts`` is how many points the
+    committed search begins with; fewer where one takes long.
     """
 
     claim: str
@@ -69,27 +48,7 @@ class Attack:
 
 
 class Attacked(NamedTuple):
-    """What a search found.
-
-    Attributes
-    ----------
-    worst : float
-        The largest logarithm of what is true over what is claimed; positive where the claim is refuted.
-    at : dict
-        Where.
-    evaluations : int
-        How many points were computed.
-    refuted : bool
-        Whether the violation exceeds the rounding of the profiles, 1e-8.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> theory.attack("coins-IV-without-epsilon", starts=200, seed=1).refuted  # a false condition
-    True
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
-    """
+    """What a search found: the largest violation, where, and how many points were computed."""
 
     worst: float
     at: dict[str, float]
@@ -106,36 +65,13 @@ def attack(claim: str, *, starts: int | None = None, steps: int = 60, seed: int 
 
     Starts are drawn uniformly over the ranges, on their scales; every coordinate lies at an end of its range with
     probability 1/8. From the best starts, and from as many arbitrary ones, random walks with shrinking steps climb on.
-
-    Parameters
-    ----------
-    claim : str
-        A key of ``attacks``.
-    starts : int, optional
-        How many points to begin with; by default the attack's own number.
-    steps : int, default 60
-        How many steps each climb has.
-    seed : int, default 0
-        Of the search.
-
-    Returns
-    -------
-    Attacked
-        The worst point found.
-
-    Examples
-    --------
-    >>> from dpbook import theory
-    >>> theory.attack("coins-II-mended", starts=100).worst < 0
-    True
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
     """
-    if claim not in attacks:
-        raise ValueError(f"claim must be one of {', '.join(attacks)}, got {claim!r}")
-    one = attacks[claim]
-    starts = one.starts if starts is None else integer("starts", starts, least=1)
-    steps = integer("steps", steps, least=0)
+    if claim not in ATTACKS:
+        raise ValueError(f"claim must be one of {', '.join(ATTACKS)}, got {claim!r}")
+    one = ATTACKS[claim]
+    starts = one.starts if starts is None else starts
+    if starts < 1:
+        raise ValueError(f"starts must be at least 1, got {starts}")
     rng = np.random.default_rng(seed)
     low, high = np.array([each if each[0] <= 0 else np.log(each) for each in one.ranges.values()]).T
     places = rng.uniform(low, high, (starts, len(low)))
@@ -144,21 +80,27 @@ def attack(claim: str, *, starts: int | None = None, steps: int = 60, seed: int 
     values = np.array([_value(one, place) for place in places])
     # Half of the climbs begin at the best starts, which may all lie on one hill; the others at the first ones.
     chosen = np.unique(np.concatenate([np.argsort(-values)[:_CLIMBS], np.arange(min(starts, _CLIMBS))]))
-    found = [(values[i], places[i]) for i in chosen]
-    for j, (value, place) in enumerate(found):
-        for step in range(steps):
-            width = (high - low) * 0.2 * 0.9**step
-            moved = rng.standard_normal(len(low)) * (rng.uniform(size=len(low)) < 0.6)
-            trial = np.clip(place + width * moved, low, high)
-            tried = _value(one, trial)
-            if tried > value:
-                value, place = tried, trial
-        found[j] = (value, place)
+    found = [_climbed(one, (values[i], places[i]), (low, high), steps, rng) for i in chosen]
     value, place = max(found, key=lambda each: each[0])
     return Attacked(float(value), _point(one, place), starts + len(found) * steps)
 
 
-def _point(one: Attack, place: Array) -> dict[str, float]:
+def _climbed(
+    one: Attack, start: tuple[float, Place], box: tuple[Place, Place], steps: int, rng: np.random.Generator
+) -> tuple[float, Place]:
+    """Return where a random walk with shrinking steps, which only climbs, gets to from a start."""
+    (value, place), (low, high) = start, box
+    for step in range(steps):
+        width = (high - low) * 0.2 * 0.9**step
+        moved = rng.standard_normal(len(low)) * (rng.uniform(size=len(low)) < 0.6)
+        trial = np.clip(place + width * moved, low, high)
+        tried = _value(one, trial)
+        if tried > value:
+            value, place = tried, trial
+    return value, place
+
+
+def _point(one: Attack, place: Place) -> dict[str, float]:
     point = {}
     for (name, (low, _)), value in zip(one.ranges.items(), place, strict=True):
         there = float(value if low <= 0 else math.exp(value))
@@ -166,7 +108,7 @@ def _point(one: Attack, place: Array) -> dict[str, float]:
     return point
 
 
-def _value(one: Attack, place: Array) -> float:
+def _value(one: Attack, place: Place) -> float:
     """Return the violation at a point; a point that the claim says nothing about counts as minus infinity."""
     found = one.violation(_point(one, place))
     if math.isnan(found):
@@ -184,18 +126,24 @@ def _sides(point: Point, weakest: float) -> tuple[float, float]:
     return weakest + ones, weakest * point["lopsided"] + n - 1 - ones
 
 
-def _both(law: Callable[[float, float], float], a: float, b: float) -> float:
-    return max(law(a, b), law(b, a))
+def _coins(kind: str, a: float, b: float, epsilon: float, **options: Any) -> float:
+    """Return log delta of Beta(a + 1, b) and Beta(a, b + 1), in the worse order.
+
+    That is the pair of one person who says yes or no, under the prior Beta(a, b) that everybody else leaves behind.
+    """
+    return privacy_profile(kind, BetaBernoulli(a, b), 1, epsilon=epsilon, log=True, **options)
 
 
-def _redrawn(a: float, b: float, m: int, epsilon: float) -> float:
-    losses = _counts.binomial_losses(a, b, m)
-    return float(_counts.log_delta(losses, np.array([epsilon]))[0])
+def log_gaussian_delta(shift: float, epsilon: float) -> float:
+    """Return log delta of a Gaussian mechanism that moves by ``shift`` sds: one bell between two bounds."""
+    return privacy_profile("sample", NormalKnownVariance(bound=shift / 2), 1, epsilon=epsilon, log=True)
 
 
-def _kept(a: float, b: float, m: int, epsilon: float) -> float:
-    losses = _counts.count_losses(a, b, m)
-    return float(_counts.log_delta(losses, np.array([epsilon]))[0])
+def _truncated(one: float, other: float, interval: tuple[float, float], epsilon: float) -> float:
+    """Return log delta of N(one, 1) against N(other, 1), both truncated to an interval."""
+    bells = NormalKnownVariance(bound=2 * max(abs(one), abs(other)))
+    found = pair_profile("sample", bells, [one], [other], epsilon=epsilon, truncate=interval, log=True)
+    return float(found)
 
 
 def _rate(c1: float, epsilon: float) -> float:
@@ -218,8 +166,7 @@ def _draw(least: Callable[[Point], float]) -> Callable[[Point], float]:
 
     def violation(point: Point) -> float:
         a, b = _sides(point, least(point))
-        found = _both(lambda a, b: float(log_beta_delta(a, b, point["epsilon"])), a, b)
-        return found + point["log_delta"]
+        return _coins("sample", a, b, point["epsilon"]) + point["log_delta"]
 
     return violation
 
@@ -232,7 +179,7 @@ def _redrawn_condition(least: Callable[[Point], float]) -> Callable[[Point], flo
         if not 1 <= m <= 2_000_000:  # no record, or too many to list
             return -math.inf
         a, b = _sides(point, least(point))
-        return _both(lambda a, b: _redrawn(a, b, m, point["epsilon"]), a, b) + point["log_delta"]
+        return _coins("synthetic-bayes", a, b, point["epsilon"], m=m) + point["log_delta"]
 
     return violation
 
@@ -285,7 +232,7 @@ def _half(point: Point) -> float:
 
 def _bell(shift: Callable[[Point], float]) -> Callable[[Point], float]:
     """Return the violation of a condition that allows a Gaussian mechanism the given shift."""
-    return lambda point: float(log_gaussian_delta(shift(point), point["epsilon"])) + point["log_delta"]
+    return lambda point: log_gaussian_delta(shift(point), point["epsilon"]) + point["log_delta"]
 
 
 def _record_shift(point: Point) -> float:
@@ -298,21 +245,18 @@ def _restricted_record(point: Point) -> float:
     reach = point["reach"]
     n = max(1.0, math.ceil(2 * reach / _record_shift(point) * (1 - 1e-12)))
     move = 2 * reach / n
-    centre = np.array([-reach + (2 * reach - move) * point["share"]])
-    pair = _intervals.NormalPair(centre, centre + move, np.ones(1))
-    found = [_intervals.log_truncated_delta(each, -reach, reach, point["epsilon"]) for each in (pair, pair.mirrored())]
-    return float(np.max(found)) + point["log_delta"]
+    lower = -reach + (2 * reach - move) * point["share"]
+    pairs = ((lower + move, lower), (lower, lower + move))
+    return max(_truncated(*pair, (-reach, reach), point["epsilon"]) for pair in pairs) + point["log_delta"]
 
 
 def _restriction(point: Point) -> float:
     """Return how much farther apart two truncated bells are than the two bells; the lower centre is at 0."""
     start, width, move = point["start"], point["width"], point["move"]
-    pair = _intervals.NormalPair(np.zeros(1), np.full(1, move), np.ones(1))
-    free = float(log_gaussian_delta(move, point["epsilon"]))
+    free = log_gaussian_delta(move, point["epsilon"])
     if free < -700:
         return -math.inf
-    found = _intervals.log_truncated_delta(pair, start, start + width, point["epsilon"])
-    return float(found[0]) - free
+    return _truncated(move, 0.0, (start, start + width), point["epsilon"]) - free
 
 
 def _truncated_pure(kind: str) -> Callable[[Point], float]:
@@ -335,8 +279,8 @@ def _exponential(point: Point) -> float:
 def _kept_against_redrawn(point: Point) -> float:
     m, epsilon = int(point["m"]), point["epsilon"]
     a, b = _sides(point, point["alpha"])
-    kept = _both(lambda a, b: _kept(a, b, m, epsilon), a, b)
-    return kept - _both(lambda a, b: _redrawn(a, b, m, epsilon), a, b) if kept > -700 else -math.inf
+    kept = _coins("synthetic-bayes", a, b, epsilon, m=m, redraw=False)
+    return kept - _coins("synthetic-bayes", a, b, epsilon, m=m) if kept > -700 else -math.inf
 
 
 def log_draws_delta(a: float, b: float, draws: int, epsilon: float, *, points: int = 2**14) -> float:
@@ -362,10 +306,14 @@ def _inner_pair_of_draws(point: Point) -> float:
     a, b = _sides(point, alpha)
     beta = alpha * point["lopsided"]
     ends = [(alpha, beta + n - 1), (alpha + n - 1, beta)]
-    worst = max(_both(lambda a, b: log_draws_delta(a, b, draws, epsilon), *end) for end in ends)
+
+    def either(a: float, b: float) -> float:
+        return max(log_draws_delta(a, b, draws, epsilon), log_draws_delta(b, a, draws, epsilon))
+
+    worst = max(either(*end) for end in ends)
     if worst < math.log(1e-6):  # below, the transform's rounding would be judged
         return -math.inf
-    return _both(lambda a, b: log_draws_delta(a, b, draws, epsilon), a, b) - worst
+    return either(a, b) - worst
 
 
 _PAIR = {"n": (1.0, 1e6), "lopsided": (1.0, 1e3), "share": (1e-6, 1.0)}
@@ -472,4 +420,4 @@ _ATTACKS = (
         600,
     ),
 )
-attacks: Mapping[str, Attack] = {each.claim: each for each in _ATTACKS}
+ATTACKS: dict[str, Attack] = {each.claim: each for each in _ATTACKS}

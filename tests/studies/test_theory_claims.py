@@ -1,22 +1,25 @@
 """Every claim of the posters: it holds with a constant on its grid, or fails with a printed counterexample."""
 
 import math
+import re
 
 import numpy as np
 import pytest
+from loading import BOOK, load_study
 from scipy import stats
 
 from dpbook import theory
 from dpbook.theory import BetaBernoulli, NormalKnownVariance
-from dpbook.theory.ledger import VERDICTS
+
+claims = load_study("theory", "claims")
 
 
-@pytest.mark.parametrize("claim", theory.claims, ids=lambda claim: claim.name)
+@pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.name)
 def test_the_claim_has_the_verdict_that_the_ledger_records(claim):
     finding = claim.check()
     print(f"{claim.name}: {finding.verdict}. {finding.evidence}. {finding.counterexample}")
     assert finding.verdict == claim.verdict
-    assert claim.verdict in VERDICTS
+    assert claim.verdict in claims.VERDICTS
     assert finding.evidence
     assert bool(finding.counterexample) == (claim.verdict not in ("proved", "not refuted"))
     assert bool(claim.proof) == claim.verdict.startswith("proved")
@@ -25,9 +28,9 @@ def test_the_claim_has_the_verdict_that_the_ledger_records(claim):
 
 
 def test_names_are_unique_and_all_four_verdicts_occur():
-    names = [claim.name for claim in theory.claims]
+    names = [claim.name for claim in claims.CLAIMS]
     assert len(set(names)) == len(names) >= 27
-    assert {claim.verdict for claim in theory.claims} == set(VERDICTS)
+    assert {claim.verdict for claim in claims.CLAIMS} == set(claims.VERDICTS)
 
 
 # The constants, against closed forms and limits that are derived independently ----------------------------------------
@@ -38,14 +41,14 @@ def test_the_constant_of_a_coin_draw_tends_to_six_at_two_records():
     limit = 1 / (2 * math.log(math.cosh(0.5)) * math.log(2))
     assert limit == pytest.approx(6.005, abs=1e-3)
     grid = {"n": [2], "epsilon": [1.0], "delta": [1e-10, 1e-50, 1e-280]}
-    ratios = [theory.smallest_constant("coins-II-approximate", {**grid, "delta": [d]}).value for d in grid["delta"]]
+    ratios = [claims.smallest_constant("coins-II-approximate", {**grid, "delta": [d]}).value for d in grid["delta"]]
     assert ratios == sorted(ratios)
     assert 0.97 * limit < ratios[-1] < limit
 
 
 def test_one_record_leaves_the_printed_condition_empty():
     assert (
-        theory.smallest_constant("coins-II-approximate", {"n": [1], "epsilon": [1.0], "delta": [0.1]}).value == math.inf
+        claims.smallest_constant("coins-II-approximate", {"n": [1], "epsilon": [1.0], "delta": [0.1]}).value == math.inf
     )
     assert theory.privacy_profile("sample", BetaBernoulli(1, 1), 1, epsilon=1.0) == pytest.approx(1 / (1 + math.e))
 
@@ -81,23 +84,23 @@ def test_the_constants_of_redrawn_coins_are_those_of_the_poisson_limit(c1, limit
     exact = poisson_need(c1, 1.0, 1e-6) / math.log(1e6)
     assert exact == pytest.approx(limit, rel=2e-3)
     grid = {"c1": [c1], "n": [10**5], "epsilon": [1.0], "delta": [1e-6]}
-    assert theory.smallest_constant("coins-IV-approximate", grid).value == pytest.approx(exact, rel=2e-3)
+    assert claims.smallest_constant("coins-IV-approximate", grid).value == pytest.approx(exact, rel=2e-3)
 
 
 def test_the_constant_of_the_mode_has_its_closed_form():
     for m, epsilon in ((1, 1.0), (10, 3.0), (5, 50.0)):
         u = epsilon / m
-        found = theory.smallest_constant("coins-III-pure-mode", {"m": [m], "epsilon": [epsilon]}).value
+        found = claims.smallest_constant("coins-III-pure-mode", {"m": [m], "epsilon": [epsilon]}).value
         assert found == pytest.approx(u / (1 - math.exp(-u)), rel=1e-9)
 
 
 def test_the_constants_of_bells_are_the_known_ones():
     fine = {"epsilon": np.geomspace(20, 300, 12), "delta": np.linspace(0.02, 0.3, 15)}
-    assert theory.smallest_constant("bells-II-approximate", fine).value == pytest.approx(2.31, abs=0.01)
-    assert 7.8 < theory.smallest_constant("bells-II-one-logarithm").value < 8
-    assert 1.41 < theory.smallest_constant("bells-III-IV-approximate").value < math.sqrt(2)
+    assert claims.smallest_constant("bells-II-approximate", fine).value == pytest.approx(2.31, abs=0.01)
+    assert 7.8 < claims.smallest_constant("bells-II-one-logarithm").value < 8
+    assert 1.41 < claims.smallest_constant("bells-III-IV-approximate").value < math.sqrt(2)
     small = {"epsilon": np.geomspace(0.01, 1, 8), "delta": [0.3, 0.1, 0.05, 1e-2, 1e-3, 1e-6]}
-    assert theory.smallest_constant("bells-III-IV-approximate", small).value == pytest.approx(0.67, abs=0.01)
+    assert claims.smallest_constant("bells-III-IV-approximate", small).value == pytest.approx(0.67, abs=0.01)
 
 
 def test_truncated_bells_never_exceed_the_linear_bound_and_clamped_ones_do():
@@ -118,7 +121,7 @@ def test_truncated_bells_never_exceed_the_linear_bound_and_clamped_ones_do():
 def test_clamping_one_record_exceeds_the_bound_by_the_known_factors():
     for reach, factor in ((0.4, 1.71), (1.0, 1.19), (5.0, 1.01)):
         grid = {"reach": [reach], "n": [100_000], "release": ["synthetic-plugin"]}
-        assert theory.smallest_constant("bells-III-IV-pure-clamped", grid).value / 4 == pytest.approx(factor, abs=0.006)
+        assert claims.smallest_constant("bells-III-IV-pure-clamped", grid).value / 4 == pytest.approx(factor, abs=0.006)
 
 
 def test_at_equal_information_bells_are_equally_private_and_coins_differ_in_their_tails_only():
@@ -144,7 +147,7 @@ def test_at_equal_information_bells_are_equally_private_and_coins_differ_in_thei
 
 
 def test_the_table_shows_what_the_claims_say():
-    table = theory.claims_table(["coins-picture", "coins-III-pure-mode"])
+    table = claims.claims_table(["coins-picture", "coins-III-pure-mode"])
     assert table["claim"].tolist() == ["coins-picture", "coins-III-pure-mode"]
     assert math.isnan(table["constant"][0])
     assert table["constant"][1] == pytest.approx(1 / (1 - math.exp(-1)))
@@ -152,19 +155,35 @@ def test_the_table_shows_what_the_claims_say():
 
 def test_a_false_claim_is_found_false():
     """The check is not a rubber stamp: the same search refutes c = 1 for the mode, and finds no constant at n = 1."""
-    from dpbook.theory import ledger
-
-    assert theory.smallest_constant("coins-III-pure-mode").value > 1.5
-    assert ledger._at_most_one("coins-III-pure-mode").verdict == "fails"
-    assert ledger._sharp("bells-II-pure", 0.6, "").verdict == "fails"
+    assert claims.smallest_constant("coins-III-pure-mode").value > 1.5
+    assert claims._at_most_one("coins-III-pure-mode").verdict == "fails"
+    assert claims._sharp("bells-II-pure", 0.6, "").verdict == "fails"
 
 
 def test_wrong_claims_and_grids_are_named():
     with pytest.raises(ValueError, match="claim must be one of"):
-        theory.claim("no-such-claim")
+        claims.claim("no-such-claim")
     with pytest.raises(ValueError, match="constant"):
-        theory.smallest_constant("coins-picture")
+        claims.smallest_constant("coins-picture")
     with pytest.raises(ValueError, match="grid"):
-        theory.smallest_constant("coins-III-pure-mode", {"m": [1]})
+        claims.smallest_constant("coins-III-pure-mode", {"m": [1]})
     with pytest.raises(ValueError, match="grid"):
-        theory.smallest_constant("coins-III-pure-mode", {"m": [], "epsilon": [1.0]})
+        claims.smallest_constant("coins-III-pure-mode", {"m": [], "epsilon": [1.0]})
+
+
+@pytest.mark.parametrize("label", sorted({label for claim in claims.CLAIMS for label in claim.proof}))
+def test_the_proof_that_a_claim_names_stands_in_the_book(label):
+    """A theorem or proposition with this label, and a proof before the next one."""
+    found = []
+    for page in BOOK.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        where = text.find(f":label: {label}\n")
+        if where >= 0:
+            start = text.rfind("```{prf:", 0, where)
+            rest = text[where:]
+            proof = rest.find("```{prf:proof}")
+            following = [m.start() for m in re.finditer(r"```\{prf:(theorem|proposition|definition)\}", rest)]
+            found.append((text[start : start + 16], 0 <= proof < min(following, default=len(rest))))
+    assert len(found) == 1
+    assert found[0][0].startswith(("```{prf:theorem", "```{prf:proposit"))
+    assert found[0][1]
