@@ -23,6 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._validation import clear_chunk
 
 Column = NDArray[Any]  # of float64, NaN where missing; or of objects
 Named = list[tuple[Hashable, Column]]
@@ -78,7 +79,7 @@ def pieces_of(data: Any, name: str = "data") -> Iterator[Table | Rows]:
             yield from pieces_of(part, name)
     elif isinstance(data, Iterator) or is_list_of_tables(data):
         for chunk in data:
-            yield from pieces_of(chunk, name)
+            yield from pieces_of(clear_chunk(name, chunk), name)
     else:
         yield _piece(data, name)
 

@@ -22,6 +22,7 @@ __all__ = [
     "analyst_generator",
     "at_least",
     "choice_option",
+    "clear_chunk",
     "column_labels",
     "delta_value",
     "finite_array",
@@ -284,6 +285,16 @@ def column_labels(data: Any) -> list[Any] | None:
             return list(names)
     names = getattr(getattr(data, "schema", None), "names", None)
     return None if names is None else list(names)
+
+
+def clear_chunk(name: str, chunk: Any) -> Any:
+    """Return what an iterator yielded; raise on a tuple of values, which is a record to some and a column to others."""
+    if isinstance(chunk, tuple) and all(np.isscalar(item) or item is None for item in chunk):
+        raise TypeError(
+            f"{name} is an iterator of tuples, as zip makes one; each could be one record or several: pass list(...) "
+            "of it, whose entries are records, or an iterator of lists, arrays or tables, which are chunks"
+        )
+    return chunk
 
 
 def present_columns(available: Iterable[Any], columns: list[str], name: str) -> list[str]:

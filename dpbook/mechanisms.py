@@ -476,7 +476,7 @@ def randomized_response(
     epsilon : float
         The privacy loss of each answer.
     categories : int, default 2
-        How many answers there are.
+        How many answers there are, at most 2²⁰.
     rng, budget, label
         As in :func:`laplace`.
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbook._validation import noise_arguments
 from dpbook.records import ExactSum
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
 _ULPS = 64
 # The widest noise on a sum's grid, in steps: a draw that leaves 64 bits then has a probability below e^-63.
 _WIDEST = 2.0**56
+_MOST_CATEGORIES = 2**20  # of randomised response: OpenDP draws from a list of them
 
 
 @cache
@@ -372,14 +374,11 @@ def require_choice(sensitivity: float, epsilon: float, rng: np.random.Generator 
     >>> require_choice(1.0, 1e-200, None)
     Traceback (most recent call last):
     ...
-    ValueError: epsilon must lie between 1e-100 and 1e+100, got 1e-200
+    ValueError: epsilon must lie between 1e-100 and 1e100, got 1e-200
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    if not 1e-100 <= epsilon <= 1e100:
-        raise ValueError(f"epsilon must lie between 1e-100 and 1e+100, got {epsilon:g}")
-    if not 1e-300 <= sensitivity / epsilon <= 1e300:
-        raise ValueError(f"sensitivity / epsilon must lie between 1e-300 and 1e+300, got {sensitivity / epsilon:g}")
+    noise_arguments(sensitivity, epsilon)
     if rng is None:
         _noisy_max(sensitivity, epsilon)
 
@@ -456,12 +455,13 @@ def require_flips(count: int, epsilon: float, rng: np.random.Generator | None) -
     >>> require_flips(2, 1e101, None)
     Traceback (most recent call last):
     ...
-    ValueError: epsilon must lie between 1e-100 and 1e+100, got 1e+101
+    ValueError: epsilon must lie between 1e-100 and 1e100, got 1e+101
 
     Explained in :doc:`/book/background/mechanisms`.
     """
-    if not 1e-100 <= epsilon <= 1e100:
-        raise ValueError(f"epsilon must lie between 1e-100 and 1e+100, got {epsilon:g}")
+    noise_arguments(1.0, epsilon)
+    if count > _MOST_CATEGORIES:
+        raise ValueError(f"categories must be at most {_MOST_CATEGORIES}: a report is drawn from a list, got {count}")
     if rng is None:
         try:
             _safe_truth(count, epsilon)

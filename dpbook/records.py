@@ -23,7 +23,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._dask import Partitions, dask_partitions, is_dask
-from dpbook._validation import finite_array, flag, integer, positive, present_array, present_columns, real_array
+from dpbook._validation import (
+    clear_chunk,
+    finite_array,
+    flag,
+    integer,
+    positive,
+    present_array,
+    present_columns,
+    real_array,
+)
 
 __all__ = ["ExactSum", "as_chunks", "code_chunks", "exact_sum", "grid_unit", "side_by_side"]
 
@@ -431,7 +440,7 @@ def _blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[t
             yield from _blocks(piece.to_pandas(types_mapper=pd.ArrowDtype), columns, name)
     elif isinstance(data, Iterator):
         for chunk in data:
-            yield from _blocks(chunk, columns, name)
+            yield from _blocks(clear_chunk(name, chunk), columns, name)
     else:
         yield from _array_blocks(data, columns, name)
 

@@ -590,3 +590,14 @@ def test_an_epsilon_too_small_for_a_real_randomised_response_costs_nothing() -> 
     with pytest.raises(ValueError, match="epsilon must be larger for 5 categories"):
         randomized_response([0, 1, 4], epsilon=1e-30, categories=5, budget=budget)
     assert budget.spent == (0.0, 0.0)
+
+
+@SOURCES
+def test_more_categories_than_can_be_listed_cost_nothing(seed: int | None) -> None:
+    budget = PrivacyBudget(2.0)
+    with pytest.raises(ValueError, match=r"categories must be at most 1048576.* got 2147483648"):
+        randomized_response([0, 1, 4], epsilon=1.0, categories=2**31, rng=source(seed), budget=budget)
+    assert budget.spent == (0.0, 0.0)
+    assert randomized_response([2**20 - 1], epsilon=1.0, categories=2**20, rng=source(seed), budget=budget).shape == (
+        1,
+    )

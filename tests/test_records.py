@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpbook import records
+from dpbook._columns import pieces_of
 from dpbook.records import ExactSum, as_chunks, code_chunks, exact_sum, grid_unit
 
 Array = NDArray[np.float64]
@@ -153,6 +154,25 @@ def test_every_container_gives_the_identical_sum(form: str) -> None:
     multiples = np.rint(moments(frame.to_numpy()) / unit).astype(np.int64)
     expected = ExactSum(multiples.sum(axis=0), unit, 40_000)
     assert same(exact_sum(containers(frame)[form], moments, unit=unit), expected)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        lambda x, y: zip(x, y, strict=True),
+        lambda x, y: ((a, b) for a, b in zip(x, y, strict=True)),
+        lambda x, y: pd.DataFrame({"x": x, "y": y}).itertuples(index=False),
+        lambda x, y: iter([(1, None)]),
+    ],
+)
+def test_an_iterator_of_tuples_is_neither_taken_for_chunks_nor_for_records(pairs: Any) -> None:
+    x, y = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
+    with pytest.raises(TypeError, match=r"X is an iterator of tuples, as zip makes one.* pass list"):
+        exact_sum(pairs(x, y), clipped, unit=2.0**-32, name="X")
+    with pytest.raises(TypeError, match="X is an iterator of tuples"):
+        list(pieces_of(pairs(x, y), "X"))
+    assert exact_sum(list(zip(x, y, strict=True)), clipped, unit=2.0**-32).n == 3
+    assert exact_sum(iter([tuple(zip(x, y, strict=True))]), clipped, unit=2.0**-32).n == 3  # a tuple of rows is a chunk
 
 
 def test_one_dimensional_data_are_one_column() -> None:

@@ -123,7 +123,7 @@ NOISE = (*ANY, {"mechanism": "cauchy"}, {"mechanism": "laplace", "delta": 0.1}, 
 SPLIT = (*ANY, {"partitions": 1}, {"partitions": 1000}, {"posterior": object()}, {"n": -1})
 EMPTY = (*ANY, {"data": []})
 # Arguments at the edge of what floats can do: taken, or refused before anything is charged.
-EDGE = ({"epsilon": 1e-300}, {"epsilon": 1e300})
+EDGE = ({"epsilon": 5e-324}, {"epsilon": 1e-308}, {"epsilon": 1e-300}, {"epsilon": 1e300})
 
 GUARDS: dict[Callable[..., Any], Guard] = {
     # Chapter 1
@@ -357,6 +357,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         observed="every step's sum of clipped gradients, given the steps before",
         proof="graphical-models/mobility",
         wrong=(*ANY, {"delta": 0.0}, {"clip": 0.0}, {"sampling": 2.0}, {"steps": 0}, {"rng": None, "insecure": False}),
+        odd=EDGE,
         weight=0.5,
     ),
     hmm.release_counts: Guard(
