@@ -96,8 +96,6 @@ class AuditResult:
         Refuted: epsilon is at least 4.88 with confidence 0.999, above the claimed 1.
         >>> print(result.verdict(6.0))
         Not refuted (which proves nothing): the bound 4.88 does not exceed the claimed 6.
-
-        Explained in :doc:`/book/background/where-privacy-breaks`.
         """
         claimed = at_least("claimed", claimed, 0)
         if self.epsilon > claimed:

@@ -226,8 +226,6 @@ class PrivacyBudget:
         >>> budget.spend(0.5, delta=1e-7, label="gaussian sum")
         >>> budget.spent
         (0.5, 1e-07)
-
-        Explained in :doc:`/book/background/composition`.
         """
         epsilon, delta = _amounts(epsilon, delta)
         if not isinstance(label, str):
@@ -260,8 +258,6 @@ class PrivacyBudget:
         >>> from dpbook import PrivacyBudget
         >>> PrivacyBudget(1.0).can_spend(0.7)
         True
-
-        Explained in :doc:`/book/background/composition`.
         """
         epsilon, delta = _amounts(epsilon, delta)
         if os.getpid() != self._process:
@@ -321,8 +317,6 @@ class PrivacyBudget:
         ...     group.branch("second").spend(0.3)
         >>> budget.remaining
         0.6
-
-        Explained in :doc:`/book/background/composition`.
         """
         if not isinstance(fixed_by, str) or not fixed_by.strip():
             raise TypeError(f"fixed_by must say what fixed the parts, got {fixed_by!r}. {_BY_VALUE}")
@@ -426,8 +420,6 @@ class ParallelGroup:
         >>> with PrivacyBudget(1.0).parallel(n=4, parts={"a": 2, "b": 2}, fixed_by="design") as group:
         ...     group.branch("a") is group.branch("a")
         True
-
-        Explained in :doc:`/book/background/composition`.
         """
         self._parent._check_process()
         with self._parent._lock:
@@ -456,8 +448,6 @@ class ParallelGroup:
         >>> from dpbook import PrivacyBudget
         >>> PrivacyBudget(1.0).parallel(n=5, parts={"a": 2, "b": 3}, fixed_by="design").positions("b")
         range(2, 5)
-
-        Explained in :doc:`/book/background/composition`.
         """
         try:
             known = key in self._parts

@@ -125,8 +125,6 @@ class Calibration:
         >>> import numpy as np
         >>> Calibration({"theta": (np.arange(300) + 0.5) / 300}).passed()
         True
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         return min(self.p_values.values()) > fraction("level", level)
 
@@ -146,8 +144,6 @@ class Calibration:
         >>> print(table.round(3).to_string(index_names=False))
                   ks  ks_p  variance  variance_p  contraction
         theta  0.002   1.0     0.996         1.0          0.9
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         p_values, ks, variance = self.p_values, self.ks, self.variance
         rows = {

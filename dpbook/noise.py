@@ -26,10 +26,6 @@ __all__ = [
     "add_laplace_to_sum",
     "choose",
     "flip",
-    "require_choice",
-    "require_flips",
-    "require_gaussian_on_sum",
-    "require_laplace_on_sum",
 ]
 
 _ULPS = 64
@@ -183,25 +179,7 @@ def add_laplace_to_sum(
 
 
 def require_laplace_on_sum(unit: float, sensitivity: float, epsilon: float, rng: np.random.Generator | None) -> None:
-    """Raise unless :func:`add_laplace_to_sum` can draw for these public numbers: asked before a budget is charged.
-
-    Parameters
-    ----------
-    unit : float
-        The step of the sum's grid.
-    sensitivity, epsilon, rng
-        As in :func:`add_laplace_to_sum`.
-
-    Examples
-    --------
-    >>> from dpbook.noise import require_laplace_on_sum
-    >>> require_laplace_on_sum(2.0**-32, 1.0, 1e-9, None)
-    Traceback (most recent call last):
-    ...
-    ValueError: epsilon must be at least 5.96e-08 for this sensitivity: noise is drawn in 64 bits; got 1e-09
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
-    """
+    """Raise unless :func:`add_laplace_to_sum` can draw for these public numbers: asked before a budget is charged."""
     steps = math.ceil(sensitivity / unit)
     if steps > epsilon * _WIDEST:
         raise ValueError(
@@ -215,25 +193,7 @@ def require_laplace_on_sum(unit: float, sensitivity: float, epsilon: float, rng:
 
 
 def require_gaussian_on_sum(unit: float, scale: float) -> None:
-    """Raise unless :func:`add_gaussian_to_sum` can draw noise of this scale: asked before a budget is charged.
-
-    Parameters
-    ----------
-    unit : float
-        The step of the sum's grid.
-    scale : float
-        The noise's standard deviation.
-
-    Examples
-    --------
-    >>> from dpbook.noise import require_gaussian_on_sum
-    >>> require_gaussian_on_sum(2.0**-32, 1e9)
-    Traceback (most recent call last):
-    ...
-    ValueError: epsilon or delta must be larger: noise is drawn in 64 bits, and a scale of 1e+09 exceeds 1.68e+07
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
-    """
+    """Raise unless :func:`add_gaussian_to_sum` can draw noise of this scale: asked before a budget is charged."""
     if scale > _WIDEST * unit:
         raise ValueError(
             f"epsilon or delta must be larger: noise is drawn in 64 bits, and a scale of {scale:.3g} exceeds "
@@ -361,23 +321,7 @@ def choose(utilities: NDArray[np.float64], sensitivity: float, epsilon: float, r
 
 
 def require_choice(sensitivity: float, epsilon: float, rng: np.random.Generator | None) -> None:
-    """Raise unless :func:`choose` can draw for these public numbers: asked before a budget is charged.
-
-    Parameters
-    ----------
-    sensitivity, epsilon, rng
-        As in :func:`choose`.
-
-    Examples
-    --------
-    >>> from dpbook.noise import require_choice
-    >>> require_choice(1.0, 1e-200, None)
-    Traceback (most recent call last):
-    ...
-    ValueError: epsilon must lie between 1e-100 and 1e100, got 1e-200
-
-    Explained in :doc:`/book/background/mechanisms`.
-    """
+    """Raise unless :func:`choose` can draw for these public numbers: asked before a budget is charged."""
     noise_arguments(sensitivity, epsilon)
     if rng is None:
         _noisy_max(sensitivity, epsilon)
@@ -442,23 +386,7 @@ def flip(
 
 
 def require_flips(count: int, epsilon: float, rng: np.random.Generator | None) -> None:
-    """Raise unless :func:`flip` can draw for these public numbers: asked before a budget is charged.
-
-    Parameters
-    ----------
-    count, epsilon, rng
-        As in :func:`flip`.
-
-    Examples
-    --------
-    >>> from dpbook.noise import require_flips
-    >>> require_flips(2, 1e101, None)
-    Traceback (most recent call last):
-    ...
-    ValueError: epsilon must lie between 1e-100 and 1e100, got 1e+101
-
-    Explained in :doc:`/book/background/mechanisms`.
-    """
+    """Raise unless :func:`flip` can draw for these public numbers: asked before a budget is charged."""
     noise_arguments(1.0, epsilon)
     if count > _MOST_CATEGORIES:
         raise ValueError(f"categories must be at most {_MOST_CATEGORIES}: a report is drawn from a list, got {count}")

@@ -142,8 +142,6 @@ class Posterior:
         --------
         >>> Posterior({"theta": [[0.2, 0.4]]}).mean("theta").round(3)
         np.float64(0.3)
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         return self._each(name, lambda pooled: pooled.mean(axis=0))
 
@@ -168,8 +166,6 @@ class Posterior:
         --------
         >>> Posterior({"theta": [[0.0, 1.0, 2.0]]}).sd()
         {'theta': np.float64(1.0)}
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         return self._each(name, _sample_sd)
 
@@ -199,8 +195,6 @@ class Posterior:
         >>> posterior = Posterior({"theta": np.arange(101.0)[None]})
         >>> posterior.quantile([0.25, 0.5], "theta")
         array([25., 50.])
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         levels = np.asarray(q)
         probabilities = np.reshape([fraction("q", level) for level in levels.ravel()], levels.shape)
@@ -238,8 +232,6 @@ class Posterior:
         >>> low, high = Posterior({"theta": np.arange(101.0)[None]}).interval(0.9, "theta")
         >>> print(low.round(3), high.round(3))
         5.0 95.0
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         tail = (1 - fraction("level", level)) / 2
         return self._each(name, lambda pooled: np.stack(list(np.quantile(pooled, (tail, 1 - tail), axis=0)), axis=-1))
@@ -270,8 +262,6 @@ class Posterior:
         >>> posterior = Posterior({"theta": np.random.default_rng(1).normal(size=(4, 500))})
         >>> bool(posterior.rhat("theta") < 1.05)
         True
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         return self._each_component(name, _rhat)
 
@@ -301,8 +291,6 @@ class Posterior:
         >>> posterior = Posterior({"theta": np.random.default_rng(1).normal(size=(4, 500))})
         >>> bool(1500 < posterior.ess("theta") < 2500)  # independent draws: about as many as there are
         True
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         kind = one_of("kind", kind, ("bulk", "tail"))
         return self._each_component(name, lambda draws: _ess(draws, kind))
@@ -330,8 +318,6 @@ class Posterior:
         {'mean': 0.3, '5%': 0.23, '95%': 0.38}
         >>> list(posterior.summary().index)
         ['theta', 'beta[0]', 'beta[1]']
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         tail = (1 - fraction("level", level)) / 2
         columns = {
@@ -371,8 +357,6 @@ class Posterior:
         >>> ax = posterior.plot(ax=Figure().subplots())
         >>> [label.get_text() for label in ax.get_yticklabels()]
         ['theta[0]', 'theta[1]']
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         from dpbook.plotting import plot_rows
 
@@ -397,8 +381,6 @@ class Posterior:
         >>> posterior = Posterior({"theta": [[0.2, 0.4, 0.3]]}, method="exact")
         >>> posterior.to_arviz().posterior["theta"].shape
         (1, 3)
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         with warnings.catch_warnings():
             # Many short chains are our habit, not a transposed array.
@@ -430,8 +412,6 @@ class Posterior:
         >>> slopes = Posterior({"theta": np.zeros((1, 5, 2))}, labels={"theta": ["(intercept)", "age"]})
         >>> slopes.component_labels("theta")
         ['(intercept)', 'age']
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         shape = self.draws[one_of("name", name, tuple(self.draws))].shape[2:]
         if name not in self.labels:

@@ -159,8 +159,6 @@ class Release:
         ...                   sensitivity={"sum": 1.0}, epsilon=1.0, n=3, float_safe=False)
         >>> '"epsilon": 1.0' in release.to_json()
         True
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         content = {f.name: _thaw(getattr(self, f.name)) for f in fields(self)}
         if not content["centre"]:  # most releases have none, and text without it reads as before there was one
@@ -194,8 +192,6 @@ class Release:
         Traceback (most recent call last):
         ...
         ValueError: text is not a dpbook release: its format is None, not 'dpbook.Release/1'
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         content = _parsed(text)
         found = content.pop("format", None) if isinstance(content, dict) else None
@@ -233,8 +229,6 @@ class Release:
         Traceback (most recent call last):
         ...
         ValueError: release must be of model 'binomial', got one of model 'poisson'
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         if self.model != model:
             raise ValueError(f"release must be of model {model!r}, got one of model {self.model!r}")
@@ -324,8 +318,6 @@ class Release:
         ...                   sensitivity={"sum": 1.0}, epsilon=0.5, n=40, float_safe=False)
         >>> release.plot(ax=Figure().subplots()).get_xlabel()
         'released value ± noise scale'
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         from dpbook.plotting import plot_rows
 

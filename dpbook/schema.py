@@ -433,8 +433,6 @@ class Schema:
         >>> schema = Schema({"age": Number(0, 120)})
         >>> [frame["age"].tolist() for frame in schema.apply(iter([[[31]], [[50], [200]]]))]
         [[31.0], [50.0, 120.0]]
-
-        Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
         """
         if is_dask(data):
             return self._apply_dask(data)
@@ -538,8 +536,6 @@ class Schema:
         >>> schema = Schema({"region": Category(["north", "south"])})
         >>> schema.example(3, rng=np.random.default_rng(1))["region"].tolist()
         ['north', 'south', 'south']
-
-        Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
         """
         size, generator = integer("n", n, least=0), analyst_generator(rng)
         kept = self.missing == "category"
@@ -590,8 +586,6 @@ class Schema:
         Traceback (most recent call last):
         ...
         ValueError: text is not a dpbook schema: its format is None, not 'dpbook.Schema/1'
-
-        Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
         """
         if not isinstance(text, str):
             raise ValueError(f"text must be a string, got {type(text).__name__}")

@@ -354,3 +354,20 @@ def test_large_arrays_and_empty_ones_are_served_by_both_sources() -> None:
 def test_a_scale_that_opendp_keeps_rejecting_is_an_error_and_not_a_release() -> None:
     with pytest.raises(RuntimeError, match="rejects the noise scale"):
         noise._widen(1.0, lambda scale: True)
+
+
+@pytest.mark.parametrize(
+    ("ask", "because"),
+    [
+        (lambda: noise.require_laplace_on_sum(2.0**-32, 1.0, 1e-9, None), r"epsilon must be at least 5\.96e-08"),
+        (lambda: noise.require_laplace_on_sum(2.0**-900, 2.0**-900, 1e20, None), "the noise has no scale"),
+        (lambda: noise.require_gaussian_on_sum(2.0**-32, 1e9), r"a scale of 1e\+09 exceeds 1\.68e\+07"),
+        (lambda: noise.require_choice(1.0, 1e-200, None), "epsilon must lie between 1e-100 and 1e100, got 1e-200"),
+        (lambda: noise.require_choice(1e250, 1e-60, None), "sensitivity / epsilon must lie between"),
+        (lambda: noise.require_flips(2, 1e101, None), r"epsilon must lie between 1e-100 and 1e100, got 1e\+101"),
+        (lambda: noise.require_flips(2**21, 1.0, None), "categories must be at most 1048576"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said_beforehand(ask: Callable[[], None], because: str) -> None:
+    with pytest.raises(ValueError, match=because):
+        ask()
