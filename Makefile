@@ -14,12 +14,14 @@ PY := .venv/bin/python
 INSTALLED := .venv/.installed
 LINTED := dpbook tests tools conftest.py $(wildcard benchmarks)
 PAGE := _build/html/index.html
+QUICK := tests/test_wall.py tests/book/test_docstrings.py
 
-.PHONY: help book test lint test-unit test-notebooks test-book test-browser nightly notebooks lock clean
+.PHONY: help book test quick lint test-unit test-notebooks test-book test-browser nightly notebooks lock clean
 
 help:
 	@echo "make book       build the book (and the environment, on first use); prints the page to open"
 	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build, every page in a browser"
+	@echo "make quick      lint and the fast half of the unit tests, in under two minutes: before every commit"
 	@echo "make nightly    every page at six widths, light and dark"
 	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"
 	@echo "make lint       ruff, formatting, types, spelling"
@@ -42,6 +44,10 @@ lint: $(INSTALLED)
 	$(PY) -m mypy
 	$(PY) -m mypy --ignore-missing-imports --untyped-calls-exclude=nbformat tools conftest.py tests/book tests/test_readme.py
 	$(PY) -m codespell_lib $(LINTED) book README.md
+
+# What is quick, and looks at everything a little: the core, the rules, a walk through each package.
+quick: lint
+	$(PY) -m pytest -q -x -n $(JOBS) --dist loadfile $(QUICK)
 
 test-unit: $(INSTALLED)
 	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules --ignore tests/browser tests dpbook

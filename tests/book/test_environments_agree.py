@@ -11,6 +11,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from dpbook import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCKED_EXTRAS = ("book", "test", "scale", "pymc", "sklearn", "dpsgd", "browser")
@@ -71,3 +73,28 @@ def test_the_repository_has_its_address_in_one_place() -> None:
         if address in path.read_text(encoding="utf-8")
     ]
     assert naming == ["_config.yml"]
+
+
+def test_the_version_is_the_same_wherever_it_is_written() -> None:
+    def found(name: str, pattern: str) -> str:
+        match = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.M)
+        assert match is not None, name
+        return match.group(1)
+
+    written = {
+        "CITATION.cff": r"^version: (\S+)$",
+        "README.md": r"textbook\.\* Version (\S+)\.$",
+        "CHANGELOG.md": r"^## (\S+) \((?:unreleased|\d{4}-\d\d-\d\d)\)$",  # the newest comes first
+    }
+    assert {name: found(name, pattern) for name, pattern in written.items()} == dict.fromkeys(written, __version__)
+
+
+def test_what_runs_before_a_commit_is_local_and_part_of_what_runs_after() -> None:
+    """A hook downloads nothing, and refuses nothing that `make test` would accept."""
+    repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert [each["repo"] for each in repositories] == ["local"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("$(PY)", ".venv/bin/python")
+    for hook in repositories[0]["hooks"]:
+        assert hook["language"] == "system"
+        command = hook["entry"].replace(" --force-exclude", "").split(" -q")[0]
+        assert command in makefile, hook["id"]

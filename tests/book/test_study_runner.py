@@ -185,9 +185,9 @@ def test_names_are_listed_and_unknown_ones_refused(tree: Path) -> None:
     assert wrong.returncode != 0
     assert "no study 'tyo' in toy; there are toy, slow" in wrong.stderr
     assert measured(tree) == []  # the known one was not begun
-    elsewhere = run(tree, "yot")
+    elsewhere = run(tree, "other")
     assert elsewhere.returncode != 0
-    assert "no studies in 'yot'; chapters with studies: toy" in elsewhere.stderr
+    assert "no studies in 'other'; chapters with studies: toy" in elsewhere.stderr
 
 
 def test_all_runs_all(tree: Path) -> None:
