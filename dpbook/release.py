@@ -6,6 +6,7 @@ their machines without losing a bit. It holds noisy values and public settings, 
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -24,13 +25,35 @@ from dpbook._version import __version__
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Release"]
+__all__ = ["Release", "Report"]
 
 _FORMAT = "dpbook.Release/1"
 _PURE = ("laplace", "geometric")  # mechanisms whose delta is 0
 _ADDITIVE = (*_PURE, "gaussian")  # mechanisms whose scale is that of noise added to the values
 _MOST_RECORDS = 2**53  # beyond, a float does not hold every whole number
 _DEEPEST = 20  # levels of lists and mappings in the settings
+
+
+class Report(str):
+    """A checklist in Markdown: a string like any other, which a notebook shows as a list instead of as its source.
+
+    Examples
+    --------
+    >>> from dpbook.release import Report
+    >>> Report("- **Guarantee.** ε = 0.5")
+    - **Guarantee.** ε = 0.5
+
+    Explained in :doc:`/book/background/choosing-epsilon`.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_markdown_(self) -> str:
+        # Names and units come from whoever wrote the release: neither HTML nor mathematics.
+        return html.escape(str(self), quote=False).replace("$", r"\$")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,8 +258,8 @@ class Release:
         if mechanisms and self.mechanism not in mechanisms:
             raise ValueError(f"release must be made by one of {mechanisms}, got {self.mechanism!r}")
 
-    def report(self, *, unit: str = "one record") -> str:
-        """Return a checklist, in Markdown, of what to say when publishing this release.
+    def report(self, *, unit: str = "one record") -> Report:
+        """Return a checklist, in Markdown, of what to say when publishing this release; a notebook shows it as a list.
 
         Parameters
         ----------
@@ -245,8 +268,9 @@ class Release:
 
         Returns
         -------
-        str
-            One line a fact: guarantee, unit, mechanism and scale, bounds, n, what epsilon means, noise source, version.
+        Report
+            A string, one line per fact: guarantee, unit, mechanism and scale, bounds, n, what epsilon means, noise
+            source, version.
 
         Examples
         --------
@@ -271,20 +295,19 @@ class Release:
             else "**seeded teaching noise: do not publish this as a private release**"
         )
         caveat = "" if self.delta == 0 else f", after an additive δ = {self.delta:.3g} on every probability"
-        return "\n".join(
-            [
-                f"- **Guarantee.** ε = {self.epsilon:.6g}, δ = {delta}, for {self.neighbours} neighbours.",
-                f"- **Unit of privacy.** {unit[:1].upper()}{unit[1:]}; k units of one person are protected at kε.",
-                f"- **Public by assumption.** The number of records, n = {self.n}, and the bounds.",
-                f"- **Bounds.** {bounds + self._origin_of_bounds() if bounds else 'none'}.",
-                f"- **Statistic and mechanism.** {self.model}, {self.mechanism}. {noise}.",
-                f"- **What it means.** Between any two values of one unit's record, all other records given, the "
-                f"release moves nobody's odds by a factor of more than {odds}{caveat}.",
-                f"- **Noise source.** {source}.",
-                "- **Budget.** Other releases from the same data add to ε; cite the ledger's total.",
-                f"- **Software.** dpbook {self.version}.",
-            ]
-        )
+        lines = [
+            f"- **Guarantee.** ε = {self.epsilon:.6g}, δ = {delta}, for {self.neighbours} neighbours.",
+            f"- **Unit of privacy.** {unit[:1].upper()}{unit[1:]}; k units of one person are protected at kε.",
+            f"- **Public by assumption.** The number of records, n = {self.n}, and the bounds.",
+            f"- **Bounds.** {bounds + self._origin_of_bounds() if bounds else 'none'}.",
+            f"- **Statistic and mechanism.** {self.model}, {self.mechanism}. {noise}.",
+            f"- **What it means.** Between any two values of one unit's record, all other records given, the "
+            f"release moves nobody's odds by a factor of more than {odds}{caveat}.",
+            f"- **Noise source.** {source}.",
+            "- **Budget.** Other releases from the same data add to ε; cite the ledger's total.",
+            f"- **Software.** dpbook {self.version}.",
+        ]
+        return Report("\n".join(lines))
 
     def _origin_of_bounds(self) -> str:
         """Say where the bounds came from, which only the curator knows unless they were released."""

@@ -330,6 +330,16 @@ def test_the_report_states_guarantee_unit_n_scale_and_noise_source():
     assert "more than e^ε, which exceeds 10^304." in make(epsilon=1e6).report()
 
 
+def test_a_notebook_shows_the_report_as_a_list_and_nothing_that_a_name_smuggles_in():
+    report = make().report(unit="<b>one</b> of $x$ respondents")
+    shown = report._repr_markdown_()
+    assert isinstance(report, str)
+    assert repr(report) == str(report)
+    assert shown.startswith("- **Guarantee.** ε = 0.5")
+    assert "One" not in shown
+    assert r"&lt;b&gt;one&lt;/b&gt; of \$x\$ respondents" in shown
+
+
 def test_the_report_claims_nothing_about_bounds_that_the_release_does_not_know():
     """Bounds may have come from anywhere; only bounds that were released say where they came from."""
     assert "taken as public" in make().report()
