@@ -6,12 +6,16 @@ import math
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from notebooks import read_source, tags
 
+from dpbook import expfam
+from dpbook.datasets import load_fair
 from dpbook.experiments import expfam_study
 from dpbook.plotting import METHODS
 
@@ -62,6 +66,27 @@ def run(code: str, folder: Path) -> str:
 def test_the_two_sides_on_the_landing_page_work_together(tmp_path: Path) -> None:
     curator, analyst = python_blocks("index.md")
     run(curator + analyst + "assert release.mechanism == 'laplace' and budget.remaining == 0.9\n", tmp_path)
+
+
+def test_the_landing_page_states_how_often_the_two_intervals_hold_the_truth() -> None:
+    """Two thousand surveys of the picture's size: standard errors of 1.1 and 0.5 points, at a fixed seed."""
+    rng, trials, covered = np.random.default_rng(1), 2000, Counter[str]()
+    for share in rng.random(trials):
+        answers = (rng.random(199) < share).astype(int)
+        release = expfam.release(answers, expfam.Binomial(), epsilon=0.1, rng=rng)
+        for method in ("naive", "exact"):
+            below = expfam.posterior_density(release, expfam.Beta(1, 1), method=method).cdf(share)
+            covered[method] += bool(0.025 <= below <= 0.975)
+    page = " ".join((BOOK / "index.md").read_text(encoding="utf-8").split())
+    naive, aware = (f"{100 * covered[method] / trials:.0f} %" for method in ("naive", "exact"))
+    assert f"the naive 95 % interval held the true share {naive} of the time, the noise-aware one {aware}." in page
+    assert len(load_fair()[::32]) == 199
+
+
+def test_the_landing_page_names_the_chapters_as_the_sidebar_does() -> None:
+    """A link without words of its own takes the chapter's title."""
+    page = (BOOK / "index.md").read_text(encoding="utf-8")
+    assert re.findall(r"\[([^\]]*)\]\(\S+/index\.md\)", page) == [""] * len(CHAPTERS)
 
 
 def test_the_capstone_skeletons_exchange_a_release(tmp_path: Path) -> None:
