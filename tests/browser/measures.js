@@ -31,9 +31,16 @@
   };
   check("mjx-container[display='true']", "a display equation");
   if (window.innerWidth >= 1200) {
-    for (const e of column.querySelectorAll("mjx-container[display='true']")) {
-      if (shown(e) && e.scrollWidth > e.clientWidth + 1) found.push(`a display equation needs scrolling on a desktop: ${name(e)}`);
+    const settled = [["mjx-container[display='true']", "a display equation"], ["div.cell_input pre, div.highlight-python pre", "code"]];
+    for (const [selector, what] of settled) {
+      for (const e of column.querySelectorAll(selector)) {
+        if (shown(e) && !e.closest("details") && e.scrollWidth > e.clientWidth + 1) found.push(`${what} needs scrolling on a desktop: ${name(e)}`);
+      }
     }
+  }
+  // A figure's labels are drawn at 17 to 19 pixels; below half of that nobody reads them.
+  for (const e of column.querySelectorAll(".cell_output img, figure img")) {
+    if (shown(e) && e.naturalWidth && e.getBoundingClientRect().width < 0.5 * e.naturalWidth) found.push(`a figure is too small to read: ${name(e)}`);
   }
   check("mjx-container:not([display='true'])", "an inline formula");
   check("div.highlight pre, div.cell_output pre", "code or output");
@@ -64,11 +71,11 @@
     return colour;
   };
   const faint = new Map();
-  const walker = document.createTreeWalker(column, NodeFilter.SHOW_TEXT);
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const seen = new Map();
   while (walker.nextNode()) {
     const node = walker.currentNode, e = node.parentElement;
-    if (!node.data.trim() || !e || !shown(e) || e.closest("svg, script, style, mjx-assistive-mml, .headerlink")) continue;
+    if (!node.data.trim() || !e || !shown(e) || e.closest("svg, script, style, noscript, mjx-assistive-mml, .headerlink, .visually-hidden, .skip-link")) continue;
     const style = getComputedStyle(e);
     if (style.visibility === "hidden" || parseFloat(style.opacity) === 0) continue;
     const back = behind(e), ink = parse(style.color);
