@@ -37,6 +37,11 @@ _DEEPEST = 20  # levels of lists and mappings in the settings
 class Report(str):
     """A checklist in Markdown: a string like any other, which a notebook shows as a list instead of as its source.
 
+    Parameters
+    ----------
+    text : str
+        The checklist.
+
     Examples
     --------
     >>> from dpbook.release import Report
@@ -47,6 +52,10 @@ class Report(str):
     """
 
     __slots__ = ()
+
+    def __new__(cls, text: str) -> Report:
+        """Take the text as it is."""
+        return super().__new__(cls, text)
 
     def __repr__(self) -> str:
         return str(self)
