@@ -131,7 +131,7 @@ def _coins(kind: str, a: float, b: float, epsilon: float, **options: Any) -> flo
 
     That is the pair of one person who says yes or no, under the prior Beta(a, b) that everybody else leaves behind.
     """
-    return privacy_profile(kind, BetaBernoulli(a, b), 1, epsilon=epsilon, log=True, **options)
+    return float(privacy_profile(kind, BetaBernoulli(a, b), 1, epsilon=epsilon, log=True, **options))
 
 
 def log_gaussian_delta(shift: float, epsilon: float) -> float:

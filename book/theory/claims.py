@@ -388,7 +388,7 @@ def _attacked(name: str) -> Finding:
     where = _show({key: float(f"{value:.3g}") for key, value in found.at.items()})
     return Finding(
         "fails" if found.refuted else "holds",
-        f"no violation among {found.evaluations} points of a short search",
+        f"no violation in a short search from {_SHORT} starts",
         f"violated at {where}" if found.refuted else "",
     )
 

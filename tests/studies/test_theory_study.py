@@ -47,7 +47,7 @@ def test_a_committed_row_of_the_ledger_can_be_repeated(name):
     [
         ("comparison", [("coins", 100, 1.0), ("bells", 1000, 0.5)]),
         ("decisions", study.STUDIES["decisions"].cells[::23]),
-        ("looseness", [(10, 10.0, 1e-6), (100, 1.0, 0.0)]),
+        ("looseness", [(10, 10.0, 1e-6), (100, 1.0, 0.0), (1000, 1.0, 1e-6)]),
     ],
 )
 def test_committed_cells_can_be_repeated(name, cells):
