@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 
 from dpbook import expfam
-from dpbook.expfam import Beta, Binomial, Exponential, Gamma, HalfLineDensity, posterior_density
-from dpbook.expfam.gibbs import gibbs_start, gibbs_step
+from dpbook.expfam import (
+    Beta,
+    Binomial,
+    Exponential,
+    Gamma,
+    HalfLineDensity,
+    gibbs_start,
+    gibbs_step,
+    posterior_density,
+)
 from dpbook.sampling import run
 
 

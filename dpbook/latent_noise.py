@@ -297,7 +297,7 @@ def draw_statistics(
     rng = analyst_generator(rng)
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)
     noise_variance = positive_array("noise_variance", noise_variance)
-    root, cov = _root(_square("cov", cov))
+    root, cov = covariance_root(_square("cov", cov))
     shapes = mean.shape, cov.shape[:-1], noisy.shape, noise_variance.shape
     try:
         batch = np.broadcast_shapes(*shapes)
@@ -347,7 +347,7 @@ def _log_halves(z: Array, sd: Array, scale: Array) -> tuple[Array, Array]:
     return near, far
 
 
-def _root(cov: Array) -> tuple[Array, Array]:
+def covariance_root(cov: Array) -> tuple[Array, Array]:
     """Return a batch of matrices ``root`` and the covariances ``root @ root.T``, nearest to ``cov`` if that has none.
 
     Cholesky is ten times as fast; what it refuses (a singular or indefinite member) goes by way of the eigenvalues

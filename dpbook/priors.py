@@ -386,7 +386,7 @@ class NormalInverseGamma(_OfArrays):
         rng = analyst_generator(rng)
         variance = self.rate / rng.standard_gamma(self.shape, shape)
         if not np.ndim(self.mean) and not np.ndim(self.precision):
-            mean, precision = self._alone("prior")
+            mean, precision = of_one_mean(self, "prior")
             return np.stack([rng.normal(mean, np.sqrt(variance / precision)), variance], axis=-1)
         centre, matrix = self._sized(_length(self.mean, self.precision), "prior")
         z = rng.standard_normal((*variance.shape, centre.size, 1))
@@ -397,12 +397,6 @@ class NormalInverseGamma(_OfArrays):
     def _sized(self, size: int, name: str) -> tuple[Array, Array]:
         """Return mean and precision for this many coefficients; raise, naming the argument, where they do not fit."""
         return _fit(name, self.mean, self.precision, size, "coefficients (the intercept counts)")
-
-    def _alone(self, name: str) -> tuple[float, float]:
-        """Return mean and precision of one mean; raise, naming the argument, where they are for coefficients."""
-        if isinstance(self.mean, float) and isinstance(self.precision, float):
-            return self.mean, self.precision
-        raise ValueError(f"{name} must have one number for mean and one for precision, got {self!r}")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -554,6 +548,13 @@ class IndependentPrior(_OfArrays):
 
     def _sized(self, size: int, name: str) -> tuple[Array, Array]:
         return _fit(name, self.mean, self.covariance, size, "coefficients (the intercept counts)")
+
+
+def of_one_mean(prior: NormalInverseGamma, name: str) -> tuple[float, float]:
+    """Return mean and precision of one mean; raise, naming the argument, where they are for coefficients."""
+    if isinstance(prior.mean, float) and isinstance(prior.precision, float):
+        return prior.mean, prior.precision
+    raise ValueError(f"{name} must have one number for mean and one for precision, got {prior!r}")
 
 
 def draw_normal_inverse_wishart(

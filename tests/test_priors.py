@@ -258,4 +258,4 @@ def test_priors_stand_on_the_analyst_side():
     tree = ast.parse(Path(priors.__file__).read_text(encoding="utf-8"))
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     modules += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    assert [name for name in modules if name.startswith("dpbook")] == ["dpbook._validation"]
+    assert [name for name in modules if name.startswith("dpbook")] == ["dpbook._arrays", "dpbook._validation"]

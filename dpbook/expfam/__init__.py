@@ -5,23 +5,14 @@ multinomial, exponential, Poisson, normal, and families of one's own. Functions 
 budget; functions named ``infer`` read a release only.
 """
 
-from dpbook.expfam.families import (
-    Binomial,
-    CustomFamily,
-    Exponential,
-    Family,
-    Multinomial,
-    Normal,
-    Poisson,
-)
-from dpbook.expfam.inference import (
-    infer,
-    infer_nonprivate,
-    methods_of,
-    posterior_density,
-)
+from dpbook.expfam.custom import CustomFamily
+from dpbook.expfam.families import Binomial, Exponential, Multinomial, Normal, Poisson
+from dpbook.expfam.family import Family
+from dpbook.expfam.gibbs import GibbsState, gibbs_start, gibbs_step
+from dpbook.expfam.inference import infer, methods_of, posterior_density
+from dpbook.expfam.nonprivate import infer_nonprivate
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
-from dpbook.expfam.previews import Preview, preview
+from dpbook.expfam.previews import preview
 from dpbook.expfam.releases import (
     PrivateBounds,
     private_bounds,
@@ -40,14 +31,16 @@ __all__ = [
     "Exponential",
     "Family",
     "Gamma",
+    "GibbsState",
     "GridDensity",
     "HalfLineDensity",
     "Multinomial",
     "Normal",
     "NormalInverseGamma",
     "Poisson",
-    "Preview",
     "PrivateBounds",
+    "gibbs_start",
+    "gibbs_step",
     "infer",
     "infer_nonprivate",
     "methods_of",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,8 +18,9 @@ from scipy import optimize, special
 
 from dpbook._arrays import Array
 from dpbook._validation import analyst_generator, finite_array, integer, interval
+from dpbook.priors import Beta
 
-__all__ = ["BetaMixture", "GridDensity", "HalfLineDensity"]
+__all__ = ["BetaMixture", "GridDensity", "HalfLineDensity", "density_of", "times_likelihood"]
 
 # The half-line is covered from e^-700 to e^700, the range of double precision.
 _LOG_RANGE = 700.0
@@ -464,7 +467,7 @@ class HalfLineDensity(GridDensity):
         return np.asarray(np.exp(np.sinh(np.asarray(points, dtype=float))))
 
 
-class _BetaTimesLikelihood(GridDensity):
+class BetaTimesLikelihood(GridDensity):
     """The density theta^(alpha-1) (1-theta)^(beta-1) L(theta) on [0, 1], with L bounded, however small alpha and beta.
 
     The grid is laid on u, theta = expit(sinh(u)), the substitution of double-exponential quadrature: on it an infinite
@@ -495,6 +498,30 @@ class _BetaTimesLikelihood(GridDensity):
 
     def _from_grid(self, points: ArrayLike) -> Array:
         return np.asarray(special.expit(np.sinh(points)))
+
+
+@singledispatch
+def density_of(prior: Any) -> BetaMixture | GridDensity:
+    """Return the density of a prior of one parameter, by default on the grid that suits its support."""
+    return times_likelihood(prior, np.zeros_like)
+
+
+@density_of.register
+def _(prior: Beta) -> BetaMixture:
+    return BetaMixture([1.0], [prior.alpha], [prior.beta])
+
+
+@singledispatch
+def times_likelihood(prior: Any, log_likelihood: Callable[[Array], Array]) -> GridDensity:
+    """Return the density proportional to prior times likelihood, by default on the grid that suits the support."""
+    if prior.support == (0.0, math.inf):
+        return HalfLineDensity(lambda theta: prior.log_density(theta) + log_likelihood(theta))
+    return GridDensity(lambda theta: prior.log_density(theta) + log_likelihood(theta), prior.support)
+
+
+@times_likelihood.register
+def _(prior: Beta, log_likelihood: Callable[[Array], Array]) -> GridDensity:
+    return BetaTimesLikelihood(prior.alpha, prior.beta, log_likelihood)
 
 
 def _share(name: str, q: float) -> float:

@@ -11,9 +11,9 @@ import sys
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbook import noise
+from dpbook._arrays import Array
 from dpbook._validation import (
     fraction,
     integer,
@@ -25,10 +25,13 @@ from dpbook._validation import (
     privacy_loss,
     seeded_generator,
 )
+from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.expfam.families import OUTSIDE, Binomial, CustomFamily, Family, Multinomial, Normal
-from dpbook.mechanisms import gaussian_scale, private_quantile
-from dpbook.records import ExactSum, exact_sum
+from dpbook.expfam.families import Binomial, require_family
+from dpbook.expfam.family import OUTSIDE, Family
+from dpbook.expfam.reading import coded
+from dpbook.mechanisms import private_quantile
+from dpbook.records import ExactSum, exact_sum, grid_unit
 from dpbook.release import Release
 from dpbook.sensitivity import rounded
 
@@ -39,6 +42,8 @@ __all__ = [
     "release_posterior_samples",
     "release_randomized_response",
 ]
+
+_NARROW = 1024.0  # bounds whose width is a smaller share of their distance from zero are rounded from one of them on
 
 
 class PrivateBounds(tuple[float, float]):
@@ -74,7 +79,7 @@ class PrivateBounds(tuple[float, float]):
 
 
 def release(
-    x: Any,
+    data: Any,
     family: Family,
     *,
     epsilon: float,
@@ -98,7 +103,7 @@ def release(
 
     Parameters
     ----------
-    x : array, Series, table of one column, iterator of chunks, or Dask collection
+    data : array, Series, table of one column, iterator of chunks, or Dask collection
         The records.
     family : Family
         The model, with its public bounds.
@@ -133,20 +138,20 @@ def release(
 
     Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
-    _require_family(family)
+    require_family(family)
     one_of("outside", outside, OUTSIDE)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     norm = 1 if mechanism == "laplace" else 2
-    centre, unit = family._grid(outside)
+    centre, unit = _grid(family, outside)
     bound = _rounded_sensitivity(family, outside, norm)
     if mechanism == "laplace":
         noise.require_laplace_on_sum(unit, bound, epsilon, rng)
     else:
         scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=unit, statistics=family.size)
         noise.require_gaussian_on_sum(unit, scale)
-    total = _sums(x, family, outside)
+    total = _sums(data, family, outside)
     charge(budget, epsilon, delta, label=f"{family.name} sum")
     if mechanism == "laplace":
         noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
@@ -170,7 +175,7 @@ def release(
 
 
 def release_randomized_response(
-    x: Any,
+    data: Any,
     *,
     epsilon: float,
     rng: np.random.Generator | None = None,
@@ -183,7 +188,7 @@ def release_randomized_response(
 
     Parameters
     ----------
-    x : array, Series, table of one column, iterator of chunks, or Dask collection
+    data : array, Series, table of one column, iterator of chunks, or Dask collection
         The true answers, 0 or 1.
     epsilon : float
         The privacy loss of each answer.
@@ -209,7 +214,7 @@ def release_randomized_response(
     """
     epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
     noise.require_flips(2, epsilon, rng)
-    ones = _sums(x, Binomial(), "clip")
+    ones = _sums(data, Binomial(), "clip")
     charge(budget, epsilon, 0.0, label="randomised response")
     # Answers are exchangeable, so flipping sorted ones gives the count the same law as flipping them in order.
     total = round(float(ones.values[0]))
@@ -230,7 +235,7 @@ def release_randomized_response(
 
 
 def release_posterior_samples(
-    x: Any,
+    data: Any,
     family: Family,
     prior: Any,
     *,
@@ -252,7 +257,7 @@ def release_posterior_samples(
 
     Parameters
     ----------
-    x : array, Series, table of one column, iterator of chunks, or Dask collection
+    data : array, Series, table of one column, iterator of chunks, or Dask collection
         The records; clipped to the family's bounds.
     family : Family
         A one-parameter family.
@@ -289,11 +294,10 @@ def release_posterior_samples(
 
     Explained in :doc:`/book/exponential-families/information-bottleneck`.
     """
-    _require_family(family)
+    require_family(family)
     if family.parameters != 1:
         raise ValueError(f"family must have one parameter, got {family!r}")
-    _require_prior(prior, family)
-    _require_density(family, prior)
+    family.check_prior(prior)
     epsilon, count = positive("epsilon", epsilon), integer("count", count, least=1)
     low, high = interval("support", support)
     if low <= prior.support[0] or high >= prior.support[1]:
@@ -302,7 +306,7 @@ def release_posterior_samples(
     rng = seeded_generator(rng)
     _log_posterior_terms(family, prior, theta)
     noise.require_choice(1.0, epsilon, rng)
-    total = _sums(x, family, "clip")
+    total = _sums(data, family, "clip")
     utility, bound = _log_posterior(total, family, prior, theta)
     temperature = max(1.0, 2 * bound * count / epsilon)
     # choose() draws in proportion to exp(utility · ε'/(2Δ)); ε' = 2Δ/T is at most epsilon / count.
@@ -325,7 +329,7 @@ def release_posterior_samples(
 
 
 def private_bounds(
-    x: Any,
+    data: Any,
     *,
     public_range: tuple[float, float],
     epsilon: float,
@@ -340,7 +344,7 @@ def private_bounds(
 
     Parameters
     ----------
-    x : array
+    data : array
         The records; infinite ones are clipped to the range. A missing value raises, and only the curator may see that.
     public_range : (low, high)
         Where records can lie at all, known without the data.
@@ -376,9 +380,9 @@ def private_bounds(
     if not math.isfinite(high - low):
         raise ValueError(f"public_range must be narrower: its width is not a finite number, got ({low}, {high})")
     noise.require_choice(1.0, epsilon / 2, rng)
-    records = present_array("x", x, ndim=1)
+    records = present_array("data", data, ndim=1)
     if records.size == 0:
-        raise ValueError("x must hold at least one record, got none")
+        raise ValueError("data must hold at least one record, got none")
     charge(budget, epsilon, 0.0, label="private bounds")
     ends = sorted(
         private_quantile(records, q, bounds=(low, high), epsilon=epsilon / 2, rng=rng) for q in (tail, 1 - tail)
@@ -401,8 +405,23 @@ def _origin_of_bounds(bounds_from: Any, family: Family) -> dict[str, float]:
 
 def _rounded_sensitivity(family: Family, outside: str, norm: int) -> float:
     """Return the sensitivity of the sums of rounded statistics."""
-    bound = family.sensitivity(outside, norm)
-    return bound if family._on_grid(outside) else rounded(bound, family.size, family._grid(outside)[1], norm)
+    bound, unit = family.sensitivity(outside, norm), _grid(family, outside)[1]
+    return bound if family.whole_numbers and unit <= 1 else rounded(bound, family.size, unit, norm)
+
+
+def _grid(family: Family, outside: str) -> tuple[float, float]:
+    """Return what is subtracted from every released statistic before it is rounded, and the step of the grid.
+
+    Both depend on public numbers alone. The grid has some 2³² steps over the largest magnitude that a rounded number
+    can have, and for most bounds that is the width, give or take a factor. Where clipped statistics lie further from
+    zero than 1024 times their width, the end nearest to zero is subtracted first, so that the grid follows the width.
+    The subtraction is exact: both numbers are within a factor of two (Sterbenz). A redacted record adds 0, so that
+    there the width reaches to 0.
+    """
+    low, high = family.inside_range
+    if outside == "redact" or family.magnitude <= _NARROW * (high - low):
+        return 0.0, grid_unit(family.magnitude)
+    return (low if low > 0 else high), grid_unit(high - low)
 
 
 def _report_sd(n: int, epsilon: float) -> float:
@@ -410,37 +429,12 @@ def _report_sd(n: int, epsilon: float) -> float:
     return max(math.sqrt(n) * math.exp(-epsilon / 2) / (1 + math.exp(-epsilon)), sys.float_info.min)
 
 
-def _require_family(family: Any) -> None:
-    if not isinstance(family, Family):
-        raise TypeError(f"family must be a Family such as Binomial() or Exponential(0, 10), got {family!r}")
-
-
-def _require_prior(prior: Any, family: Family) -> None:
-    """Raise, naming the argument, unless the prior is one of the family's."""
-    if not isinstance(prior, family.prior_type):
-        raise TypeError(f"prior must be a {family.prior_type.__name__} for {family!r}, got {prior!r}")
-    if isinstance(family, Multinomial) and np.size(prior.alpha) != family.k:
-        raise ValueError(f"prior must have {family.k} pseudo-counts, got {np.size(prior.alpha)}")
-    if isinstance(family, Normal):
-        prior._alone("prior")
-
-
-def _require_density(family: Family, prior: Any) -> None:
-    """Raise unless a custom family's density integrates to 1, as it does for most values that the prior gives."""
-    if isinstance(family, CustomFamily):
-        mass = family._total_mass(np.asarray(prior.draw(64, np.random.default_rng(0)), dtype=float))
-        if not abs(np.median(mass) - 1) < 0.01:
-            raise ValueError(f"family must have a log_density that integrates to 1, got {np.median(mass):.3g}")
-
-
-def _log_posterior_terms(
-    family: Family, prior: Any, theta: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _log_posterior_terms(family: Family, prior: Any, theta: Array) -> tuple[Array, Array, Array]:
     """Return the log posterior's public parts on a grid: η from the middle of its range, A, and the log prior.
 
     An error here is about public numbers alone, so it may be raised; a later one would tell of the records.
     """
-    eta, normaliser = family._natural(theta)
+    eta, normaliser = family.natural(theta)
     terms = eta - (eta.max() + eta.min()) / 2, normaliser, np.asarray(prior.log_density(theta), dtype=float)
     if not all(np.isfinite(term).all() for term in terms) or np.abs(terms[0]).max() > 1e250 / max(
         family.magnitude, 1.0
@@ -449,12 +443,10 @@ def _log_posterior_terms(
     return terms
 
 
-def _log_posterior(
-    total: ExactSum, family: Family, prior: Any, theta: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
+def _log_posterior(total: ExactSum, family: Family, prior: Any, theta: Array) -> tuple[Array, float]:
     """Return the log posterior on a grid, up to a constant, and its sensitivity, with room for rounding."""
     eta, normaliser, log_prior = _log_posterior_terms(family, prior, theta)
-    centre, _ = family._grid("clip")
+    centre, _ = _grid(family, "clip")
     utility = log_prior + eta * (total.values[0] + total.n * centre) - total.n * normaliser
     change = _rounded_sensitivity(family, "clip", 1)
     # The utility is computed in floats: a few units in the last place of the largest number that can occur in it.
@@ -462,14 +454,18 @@ def _log_posterior(
     return utility, float(np.abs(eta).max() * change * (1 + 1e-12) + 2.0**-48 * largest)
 
 
-def _sums(x: Any, family: Family, outside: str) -> ExactSum:
+def _sums(data: Any, family: Family, outside: str) -> ExactSum:
     """Sum the family's released statistics exactly, less its centre, on its public grid."""
     statistics = functools.partial(_statistics, family=family, outside=outside)
-    return exact_sum(x, statistics, unit=family._grid(outside)[1], name="x")
+    return exact_sum(coded(data, family), statistics, unit=_grid(family, outside)[1], name="data")
 
 
-def _statistics(rows: NDArray[np.float64], *, family: Family, outside: str) -> NDArray[np.float64]:
+def _statistics(rows: Array, *, family: Family, outside: str) -> Array:
+    """Return what each record adds, within the range that the noise is for, whatever a family of one's own says."""
     if rows.shape[1] != 1:
-        raise ValueError(f"x must have one column, got {rows.shape[1]}")
-    released, (centre, _) = family._released(rows, outside), family._grid(outside)
+        raise ValueError(f"data must have one column, got {rows.shape[1]}")
+    span, (centre, _) = family.inside_range if outside == "clip" else family.released_range, _grid(family, outside)
+    released = np.clip(family.released(rows, outside), *span)
+    if family.whole_numbers:
+        released = np.rint(released)
     return released - centre if centre else released

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from dpbook._arrays import Array, times
 from dpbook._validation import one_of
-from dpbook.latent_noise import _root, draw_noise_variance
+from dpbook.latent_noise import covariance_root as _root
+from dpbook.latent_noise import draw_noise_variance
 from dpbook.priors import cholesky, draw_normal_inverse_wishart
 from dpbook.regression.moments import (
     from_fourth_moments,

@@ -131,6 +131,8 @@ def breaches_of_a_class(cls: type) -> list[str]:
             first = (method.__doc__ or "").split("\n")[0]
             found += [f".{name} has no docstring"] * (not first)
             found += [f".{name}: what stands before a colon in the first line is shown as a type"] * (": " in first)
+        elif any(name in vars(base) for base in cls.__mro__[1:-1]):  # the base says what it takes and returns
+            found += [f".{name} has no docstring"] * (not method.__doc__)
         elif inspect.isfunction(method):
             found += [f".{name} {breach}" for breach in breaches_of_a_function(method, method=True)]
             shown = section(doc, "Examples") + section(inspect.getdoc(method) or "", "Examples")

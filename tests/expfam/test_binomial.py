@@ -99,12 +99,12 @@ def test_release_charges_the_budget_before_it_draws_noise():
 @pytest.mark.parametrize(
     ("x", "changes", "named"),
     [
-        ([0, 2], {}, "x must"),
-        ([0.5], {}, "x must"),
-        ([0, float("nan")], {}, "x must"),
-        ([], {}, "x must"),
-        ([[0, 1]], {}, "x must"),
-        (["a"], {}, "x must"),
+        ([0, 2], {}, "data must"),
+        ([0.5], {}, "data must"),
+        ([0, float("nan")], {}, "data must"),
+        ([], {}, "data must"),
+        ([[0, 1]], {}, "data must"),
+        (["a"], {}, "data must"),
         ([0, 1], {"epsilon": 0}, "epsilon"),
         ([0, 1], {"epsilon": float("nan")}, "epsilon"),
         ([0, 1], {"delta": 1e-6}, "delta"),
@@ -436,7 +436,7 @@ def test_the_posterior_after_randomised_response_is_calibrated_and_the_naive_one
 def test_the_preview_foretells_the_posterior_sd(n, epsilon):
     """Averaged over 200 simulated releases, within 12 %: the preview is a normal approximation."""
     rng = np.random.default_rng(10)
-    look = expfam.preview(Binomial(), n=n, epsilon=epsilon, proportion=0.3)
+    look = expfam.preview(Binomial(), n=n, epsilon=epsilon, theta=0.3)
     found = []
     for _ in range(200):
         y = rng.binomial(n, 0.3) + rng.laplace(scale=1 / epsilon)
@@ -445,10 +445,10 @@ def test_the_preview_foretells_the_posterior_sd(n, epsilon):
 
 
 def test_the_preview_states_the_break_even_sample_size():
-    look = expfam.preview(Binomial(), n=1000, epsilon=0.1, proportion=0.3)
-    again = expfam.preview(Binomial(), n=round(look.break_even_n), epsilon=0.1, proportion=0.3)
+    look = expfam.preview(Binomial(), n=1000, epsilon=0.1, theta=0.3)
+    again = expfam.preview(Binomial(), n=round(look.break_even_n), epsilon=0.1, theta=0.3)
     assert again.noise_sd == pytest.approx(again.sampling_sd, rel=1e-2)
     gaussian = expfam.preview(Binomial(), n=1000, epsilon=0.1, mechanism="gaussian", delta=1e-6)
     assert gaussian.noise_scale > 10
-    with pytest.raises(ValueError, match="proportion"):
-        expfam.preview(Binomial(), n=10, epsilon=1, proportion=0)
+    with pytest.raises(ValueError, match="theta"):
+        expfam.preview(Binomial(), n=10, epsilon=1, theta=0)

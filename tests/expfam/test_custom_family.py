@@ -11,7 +11,7 @@ from scipy import special, stats
 from dpbook import Release, expfam
 from dpbook.diagnostics import calibrate
 from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Gamma, Poisson, posterior_density
-from dpbook.expfam.releases import _sums
+from dpbook.expfam.releases import _grid, _sums
 from dpbook.latent_noise import normal_laplace_logpdf
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")
@@ -229,14 +229,14 @@ def test_natural_parameters_of_a_custom_family_are_those_of_the_built_in_one_up_
         ),
     ]
     for custom, known, at in pairs:
-        eta, normaliser = custom._natural(at)
-        expected = (np.log1p(-at), -np.log(at)) if known is None else known._natural(at)
+        eta, normaliser = custom.natural(at)
+        expected = (np.log1p(-at), -np.log(at)) if known is None else known.natural(at)
         np.testing.assert_allclose(np.diff(eta), np.diff(expected[0]), rtol=1e-9)
         np.testing.assert_allclose(np.diff(normaliser), np.diff(expected[1]), rtol=1e-9)
     wrong = exponential(log_density=lambda x, theta: stats.cauchy.logpdf(x, theta))
     with pytest.raises(ValueError, match="exponential family"):
-        wrong._natural(theta)
-    assert Binomial()._natural(np.array([0.5]))[0] == [0.0]
+        wrong.natural(theta)
+    assert Binomial().natural(np.array([0.5]))[0] == [0.0]
 
 
 # A statistic that does what it likes ----------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ NASTY = {  # functions that are monotone at public points; what they do to the r
 def test_no_statistic_can_move_the_sum_by_more_than_its_range(name, outside, data):
     """One record replaced; warnings are errors; the exact sums before noise, in units of the grid."""
     family = exponential(0.0, 1.0, statistic=NASTY[name])
-    unit = family._grid(outside)[1]
+    unit = _grid(family, outside)[1]
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
         one, other = (_sums(np.array(x), family, outside) for x in (data, [*data[:-1], 0.5]))
@@ -302,7 +302,7 @@ def test_no_statistic_can_move_the_sum_by_more_than_its_range(name, outside, dat
 def test_the_sign_of_one_zero_does_not_become_that_of_others(statistic, outside):
     """1/x is infinite at both zeros, with two signs: equal records share one call, and must be the same to it."""
     family = half_normal_like(-5.0, 5.0, statistic, range_inside=(-1.0, 1.0))
-    unit = family._grid(outside)[1]
+    unit = _grid(family, outside)[1]
     for data in ([0.0] * 9, [-0.0] * 9, [0.0, -0.0] * 4 + [1.0]):
         for first in (0.0, -0.0, -4.0, 4.0):
             one, other = (_sums(np.array(x), family, outside) for x in (data, [first, *data[1:]]))

@@ -19,8 +19,8 @@ from dpbook.expfam import (
     NormalInverseGamma,
     Poisson,
 )
-
-OUTSIDE = ("clip", "redact")
+from dpbook.expfam.family import OUTSIDE
+from dpbook.expfam.latent_sums import TableSums
 
 # --- references in 150 digits --------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ def test_hopeless_parameters_give_zero_variance_and_no_nan():
         (Poisson(3, 200), [1e-300, 1e5, 1e100]),
     ):
         for outside in OUTSIDE:
-            mean, variance = family._released_moments(np.array(thetas), outside)
+            mean, variance = family.released_moments(np.array(thetas), outside)
             assert np.isfinite(mean).all()
             assert np.isfinite(variance).all()
             assert (variance >= 0).all()
@@ -217,7 +217,7 @@ def test_moments_are_those_of_simulated_records(family, thetas, outside):
     mean, cov = family.moments(thetas, outside)
     for i, theta in enumerate(thetas):
         x = draw_records(family, theta, 200_000, rng)[:, None]
-        both = np.hstack([family._released(x, outside), family._sufficient(x)])
+        both = np.hstack([family.released(x, outside), family.statistics(x)])
         error = both.std(axis=0) / np.sqrt(len(x))
         assert (np.abs(both.mean(axis=0) - mean[i]) < 5 * error).all()
         gap = both - mean[i]
@@ -253,7 +253,7 @@ def test_closed_forms_agree_with_quadrature(family, thetas, outside):
 
 
 def brute_force(family, outside, norm, records):
-    statistics = family._released(records[:, None], outside)
+    statistics = family.released(records[:, None], outside)
     return max(np.linalg.norm(a - b, ord=norm) for a, b in itertools.combinations(statistics, 2))
 
 
@@ -314,7 +314,7 @@ def test_redaction_makes_a_record_vanish_so_its_sensitivity_is_not_the_width():
 def test_the_parameter_is_drawn_from_the_conjugate_posterior(family, prior, statistics, n, expected):
     """KS at the 1e-4 level for each marginal."""
     given = np.broadcast_to(np.array(statistics), (5000, 1, family.size))
-    drawn = family._draw_parameter(prior, given, np.array([n]), np.random.default_rng(3))
+    drawn = family.draw_parameter(prior, given, np.array([n]), np.random.default_rng(3))
     for column, law in zip(np.reshape(drawn, (5000, -1)).T, expected, strict=True):
         assert stats.kstest(column, law.cdf).pvalue > 1e-4
 
@@ -323,8 +323,8 @@ def test_the_normal_parameter_is_drawn_from_the_conjugate_posterior_in_the_units
     """KS at the 1e-4 level for each marginal, against textbook formulas on the raw records."""
     x = np.random.default_rng(1).normal(12, 3, 25)
     prior, family = NormalInverseGamma(10, 2, 3, 20), Normal(0, 30)
-    given = np.broadcast_to(family._sufficient(x[:, None]).sum(axis=0), (5000, 1, 2))
-    drawn = family._draw_parameter(prior, given, np.array([25.0]), np.random.default_rng(2))[:, 0]
+    given = np.broadcast_to(family.statistics(x[:, None]).sum(axis=0), (5000, 1, 2))
+    drawn = family.draw_parameter(prior, given, np.array([25.0]), np.random.default_rng(2))[:, 0]
     strength, shape = 27, 3 + 12.5
     centre = (2 * 10 + x.sum()) / 27
     rate = 20 + 0.5 * ((x - x.mean()) ** 2).sum() + 0.5 * 2 * 25 / 27 * (x.mean() - 10) ** 2
@@ -342,9 +342,8 @@ def test_counts_are_drawn_as_the_dense_formulas_say_and_sum_to_n():
     prior_cov = n * (np.diag(theta) - np.outer(theta, theta))
     gain = prior_cov @ np.linalg.inv(prior_cov + np.diag(noise))
     expected, cov = n * theta + gain @ (noisy - n * theta), prior_cov - gain @ prior_cov
-    draws = Multinomial(4)._draw_counts(
-        np.broadcast_to(theta, (100_000, 4)), np.array(n), noisy, noise, np.random.default_rng(5)
-    )
+    law = TableSums(Multinomial(4), np.broadcast_to(theta, (100_000, 4)), np.array(n))
+    draws = law.draw_normal(noisy, noise, np.random.default_rng(5))
     np.testing.assert_allclose(draws.sum(axis=1), n, rtol=1e-12)
     np.testing.assert_array_less(np.abs(draws.mean(axis=0) - expected), 5 * np.sqrt(np.diagonal(cov) / 100_000))
     np.testing.assert_allclose(np.cov(draws.T), cov, atol=0.06 * np.diagonal(cov).max())
@@ -354,7 +353,7 @@ def test_the_nearest_valid_counts_are_the_projection_on_the_simplex():
     """Against bisection on the shift: the projection is max(y - shift, 0) with the shift that gives the total n."""
     rng = np.random.default_rng(6)
     noisy, n = rng.normal(10, 40, (50, 6)), rng.integers(1, 100, 50)
-    found = Multinomial(6)._nearest_valid(noisy, n.astype(float))
+    found = Multinomial(6).nearest_valid(noisy, n.astype(float))
     for y, total, counts in zip(noisy, n, found, strict=True):
         low, high = y.min() - total, y.max()
         for _ in range(200):
@@ -367,11 +366,11 @@ def test_the_nearest_valid_counts_are_the_projection_on_the_simplex():
 
 def test_nearest_valid_statistics_are_possible_and_leave_possible_ones_alone():
     normal = Normal(-1, 1)
-    np.testing.assert_allclose(normal._nearest_valid(np.array([4.0, 1.0]), np.array(10.0)), [4.0, 1.6])
-    np.testing.assert_allclose(normal._nearest_valid(np.array([4.0, 3.0]), np.array(10.0)), [4.0, 3.0])
-    assert Exponential(0, 1)._nearest_valid(np.array([-3.0]), np.array(10.0)) == [0.0]
-    assert Poisson(0, 1)._nearest_valid(np.array([-3.0]), np.array(10.0)) == [0.0]
-    assert Binomial()._nearest_valid(np.array([13.0]), np.array(10.0)) == [10.0]
+    np.testing.assert_allclose(normal.nearest_valid(np.array([4.0, 1.0]), np.array(10.0)), [4.0, 1.6])
+    np.testing.assert_allclose(normal.nearest_valid(np.array([4.0, 3.0]), np.array(10.0)), [4.0, 3.0])
+    assert Exponential(0, 1).nearest_valid(np.array([-3.0]), np.array(10.0)) == [0.0]
+    assert Poisson(0, 1).nearest_valid(np.array([-3.0]), np.array(10.0)) == [0.0]
+    assert Binomial().nearest_valid(np.array([13.0]), np.array(10.0)) == [10.0]
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------

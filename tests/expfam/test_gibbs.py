@@ -17,16 +17,8 @@ from dpbook.expfam import (
     Poisson,
     posterior_density,
 )
-from dpbook.expfam.gibbs import (
-    GibbsState,
-    _draw_scalar,
-    _draw_vector,
-    _leap,
-    _log_fit,
-    _truncated_normal,
-    gibbs_start,
-    gibbs_step,
-)
+from dpbook.expfam.gibbs import GibbsState, _leap, gibbs_start, gibbs_step
+from dpbook.expfam.latent_sums import NormalSums, truncated_normal
 from dpbook.sampling import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")
@@ -127,8 +119,8 @@ def test_treating_the_tails_as_independent_is_caught_by_the_sd():
     class Independent(Exponential):
         """The mutant: released sum and tail sum without their covariance."""
 
-        def _moments(self, theta, outside):
-            mean, cov = super()._moments(theta, outside)
+        def mean_and_covariance(self, theta, outside):
+            mean, cov = super().mean_and_covariance(theta, outside)
             cov = cov.copy()
             tails = cov[..., 1, 1] + cov[..., 0, 0] - 2 * cov[..., 0, 1]  # Var(x - g)
             cov[..., 0, 1] = cov[..., 1, 0] = cov[..., 0, 0]
@@ -175,7 +167,8 @@ def test_the_leap_leaves_the_collapsed_posterior_as_it_is():
     kept = []
     for sweep in range(300):
         state = GibbsState(theta, np.zeros((400, 1, 1)), variance)
-        theta, _ = _leap(family, prior, state, family._moments(theta, "clip"), noisy, size, "clip", rng)
+        law = family.law_of_sums(theta, size, "clip")
+        theta, _ = _leap(family, prior, state, law, noisy, size, "clip", rng)
         if sweep >= 60 and sweep % 8 == 0:
             kept.append(theta)
     assert histogram_distance(np.array(kept), density) < 0.03
@@ -189,11 +182,11 @@ def test_the_likelihood_of_a_leap_is_the_multivariate_normal_density(family):
     noisy = rng.normal(20, 5, family.size)
     mean, cov = family.moments(theta)
     k = family.size
-    moments = None if family.size == 4 else (mean, cov)
-    ours = [_log_fit(theta, moments, noise, y, np.array(n)) for y in (noisy, noisy + 3)]
+    mine = family.law_of_sums(theta, np.array(n), "clip")
+    ours = [mine.log_density(y, noise) for y in (noisy, noisy + 3)]
     law = stats.multivariate_normal(n * mean[:k], n * cov[:k, :k] + np.diag(noise))
     assert ours[0] - ours[1] == pytest.approx(law.logpdf(noisy) - law.logpdf(noisy + 3), rel=1e-9)
-    wider = _log_fit(theta, moments, 2 * noise, noisy, np.array(n))
+    wider = mine.log_density(noisy, 2 * noise)
     other = stats.multivariate_normal(n * mean[:k], n * cov[:k, :k] + np.diag(2 * noise))
     assert ours[0] - wider == pytest.approx(law.logpdf(noisy) - other.logpdf(noisy), rel=1e-9)
 
@@ -213,7 +206,7 @@ def test_the_likelihood_of_a_leap_is_the_multivariate_normal_density(family):
 )
 def test_truncated_normals_follow_their_law_however_far_the_tail(mean, sd, low, high):
     """KS at the 1e-4 level, against quadrature of the density."""
-    draws = _truncated_normal(
+    draws = truncated_normal(
         np.full(4000, float(mean)), np.full(4000, float(sd) ** 2), low, high, np.random.default_rng(7)
     )
     assert (draws >= low).all()
@@ -230,7 +223,7 @@ def test_truncated_normals_follow_their_law_however_far_the_tail(mean, sd, low, 
 
 
 def test_a_normal_without_variance_outside_its_range_is_at_the_nearest_end():
-    draws = _truncated_normal(np.array([-1.0, 11.0, 4.0]), np.zeros(3), 0.0, 10.0, np.random.default_rng(0))
+    draws = truncated_normal(np.array([-1.0, 11.0, 4.0]), np.zeros(3), 0.0, 10.0, np.random.default_rng(0))
     np.testing.assert_allclose(draws, [0.0, 10.0, 4.0])
 
 
@@ -238,24 +231,16 @@ def test_a_normal_without_variance_outside_its_range_is_at_the_nearest_end():
 def test_released_and_sufficient_sum_are_drawn_from_their_joint_normal_given_the_noisy_one(outside):
     """Means within 5 standard errors and covariances within 5 %, of 40,000 draws; truncation is negligible here."""
     family, n, noise = Exponential(0.1, 2.0), 400, 300.0
-    mean, cov = family.moments(np.array(1.0), outside)
-    mean, cov = n * mean, n * cov
+    one = family.moments(np.array(1.0), outside)
+    mean, cov = n * one[0], n * one[1]
     noisy = mean[0] + 20
     gain = cov[:, 0] / (cov[0, 0] + noise)
     expected, spread = mean + gain * (noisy - mean[0]), cov - np.outer(gain, cov[0])
     batch = (40_000, 1)
-    drawn = np.concatenate(
-        _draw_scalar(
-            family,
-            np.broadcast_to(mean, (*batch, 2)),
-            np.broadcast_to(cov, (*batch, 2, 2)),
-            np.array([[noisy]]),
-            np.full((*batch, 1), noise),
-            np.array([float(n)]),
-            np.random.default_rng(8),
-        ),
-        axis=-1,
-    )[:, 0]
+    shapes = (*batch, 2), (*batch, 2, 2)
+    law = NormalSums(family, *map(np.broadcast_to, one, shapes), np.array([float(n)]))
+    drawn = law.draw(np.array([[noisy]]), np.full((*batch, 1), noise), np.random.default_rng(8))
+    drawn = np.concatenate(drawn, axis=-1)[:, 0]
     assert (np.abs(drawn.mean(axis=0) - expected) < 5 * np.sqrt(np.diagonal(spread) / 40_000)).all()
     np.testing.assert_allclose(np.cov(drawn.T), spread, rtol=0.05)
 
@@ -264,24 +249,16 @@ def test_released_and_sufficient_sum_are_drawn_from_their_joint_normal_given_the
 def test_two_released_and_two_sufficient_sums_are_drawn_from_their_joint_normal(outside):
     """Means within 5 standard errors and covariances within 5 % of the sds, of 40,000 draws."""
     family, n, noise = Normal(0, 20), 400, np.array([30.0, 60.0])
-    mean, cov = family.moments(np.array([12.0, 30.0]), outside)
-    mean, cov = n * mean, n * cov
+    one = family.moments(np.array([12.0, 30.0]), outside)
+    mean, cov = n * one[0], n * one[1]
     noisy = mean[:2] + np.array([8.0, -6.0])
     gain = cov[:, :2] @ np.linalg.inv(cov[:2, :2] + np.diag(noise))
     expected, spread = mean + gain @ (noisy - mean[:2]), cov - gain @ cov[:2]
     batch = (40_000, 1)
-    drawn = np.concatenate(
-        _draw_vector(
-            family,
-            np.broadcast_to(mean, (*batch, 4)),
-            np.broadcast_to(cov, (*batch, 4, 4)),
-            noisy[None],
-            np.broadcast_to(noise, (*batch, 2)),
-            np.array([float(n)]),
-            np.random.default_rng(9),
-        ),
-        axis=-1,
-    )[:, 0]
+    shapes = (*batch, 4), (*batch, 4, 4)
+    law = NormalSums(family, *map(np.broadcast_to, one, shapes), np.array([float(n)]))
+    drawn = law.draw(noisy[None], np.broadcast_to(noise, (*batch, 2)), np.random.default_rng(9))
+    drawn = np.concatenate(drawn, axis=-1)[:, 0]
     sd = np.sqrt(np.diagonal(spread))
     assert (np.abs(drawn.mean(axis=0) - expected) < 5 * sd / 200).all()
     np.testing.assert_allclose(np.cov(drawn.T) / sd / sd[:, None], spread / sd / sd[:, None], atol=0.05)

@@ -20,6 +20,7 @@ from dpbook import expfam
 from dpbook.diagnostics import holm
 from dpbook.expfam import Exponential, Family, Gamma, Poisson
 from dpbook.expfam.gibbs import GibbsState, gibbs_start, gibbs_step
+from dpbook.expfam.latent_sums import NormalSums
 from dpbook.latent_noise import draw_noise_variance
 from dpbook.sampling import run
 
@@ -51,26 +52,20 @@ class Linear(Family):
     bounds = released_range = statistic_range = (-np.inf, np.inf)
     size = 1
 
-    def _moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
+    def mean_and_covariance(self, theta: Array, outside: str) -> tuple[Array, Array]:
         mean = np.stack([0.8 * theta + 1, theta], axis=-1)
         return mean, np.broadcast_to([[1.0, 0.8], [0.8, 1.0]], (*theta.shape, 2, 2))
 
-    def _draw_parameter(self, prior: NormalPrior, statistics: Array, n: Array, rng: np.random.Generator) -> Array:
+    def draw_parameter(self, prior: NormalPrior, sums: Array, n: Array, rng: np.random.Generator) -> Array:
         precision = 1 / prior.scale**2 + n
-        centre = (prior.loc / prior.scale**2 + statistics[..., 0]) / precision
+        centre = (prior.loc / prior.scale**2 + sums[..., 0]) / precision
         return np.asarray(rng.normal(centre, 1 / np.sqrt(precision)))
 
-    def _simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
+    def simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
         return rng.normal(n * theta, np.sqrt(n))[..., None]
 
-    def _released(self, rows: Array, outside: str) -> Array:
-        raise NotImplementedError
-
-    def _sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
-        raise NotImplementedError
-
-    def _nearest_valid(self, statistics: Array, n: Array) -> Array:
-        return statistics
+    def statistics(self, records: Array) -> Array:
+        return records
 
 
 class Problem(NamedTuple):
@@ -92,7 +87,7 @@ class Problem(NamedTuple):
 
     def released(self, theta: Array) -> tuple[Array, Array]:
         """Return mean and sd of the released sum given theta."""
-        mean, variance = self.family._released_moments(theta, self.outside)
+        mean, variance = self.family.released_moments(theta, self.outside)
         return self.n * mean, np.sqrt(self.n * variance)
 
 
@@ -167,7 +162,7 @@ def line_10(problem: Problem, noisy: Array, step: Step) -> Step:
 
 def independent(family: Family) -> Family:
     """Return the family with its released sum independent of the rest of the sufficient sum, as the source has it."""
-    right = family._moments
+    right = family.mean_and_covariance
 
     def moments(theta: Array, outside: str) -> tuple[Array, Array]:
         mean, cov = right(theta, outside)
@@ -176,7 +171,7 @@ def independent(family: Family) -> Family:
         wrong[..., 1, 1] += rest
         return mean, wrong
 
-    object.__setattr__(family, "_moments", moments)
+    object.__setattr__(family, "mean_and_covariance", moments)
     return family
 
 
@@ -215,7 +210,7 @@ def test_independent_regions_are_seen() -> None:
 
 
 def test_a_leap_that_every_release_allows_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpbook.expfam.gibbs._log_fit", lambda theta, *_: np.zeros(theta.shape))
+    monkeypatch.setattr(NormalSums, "log_density", lambda law, *_: np.zeros(law.mean.shape[:-1]))
     assert least_p_value(LINEAR._replace(leap=True), 5) < LEVEL
 
 

@@ -168,13 +168,13 @@ def test_many_samples_share_the_budget_and_are_each_flatter():
         ({"grid": 1}, "grid"),
         ({"epsilon": 0}, "epsilon"),
         ({"rng": 1}, "rng"),
-        ({"x": [0, 2]}, "x must"),
+        ({"data": [0, 2]}, "data must"),
     ],
 )
 def test_errors_name_the_argument_and_cost_nothing(changes, named):
     budget = PrivacyBudget(5.0)
     arguments = {
-        "x": [0, 1],
+        "data": [0, 1],
         "family": Binomial(),
         "prior": Beta(1, 1),
         "epsilon": 1.0,

@@ -27,6 +27,7 @@ from dpbook.expfam import (
     Poisson,
     PrivateBounds,
 )
+from dpbook.expfam.releases import _grid
 from dpbook.records import grid_unit
 
 WEIBULL = CustomFamily(
@@ -67,7 +68,7 @@ def by_name(value):
 def test_the_worst_pair_is_at_the_stated_distance(family, clipped, redacted, outside):
     """So that an audit looks where it should: the pairs of these tests attain the sensitivity."""
     one, other = clipped if outside == "clip" else redacted
-    sums = [family._released(np.array(x, dtype=float)[:, None], outside).sum(axis=0) for x in (one, other)]
+    sums = [family.released(np.array(x, dtype=float)[:, None], outside).sum(axis=0) for x in (one, other)]
     assert np.abs(sums[0] - sums[1]).sum() == pytest.approx(family.sensitivity(outside), rel=1e-12)
 
 
@@ -88,7 +89,7 @@ def test_an_audit_does_not_refute_a_release_at_its_worst_neighbours(family, clip
 
 def exact_sums(family, one, other, outside):
     """Return the two exact sums: the likelihood ratio of Laplace noise is a difference of distances to them."""
-    return [family._released(x[:, None], outside).sum(axis=0) for x in (one, other)]
+    return [family.released(x[:, None], outside).sum(axis=0) for x in (one, other)]
 
 
 MUTANTS = [  # a sensitivity that a source prints or a hurried reader takes, and the pair that shows it false
@@ -117,7 +118,7 @@ def test_an_audit_catches_noise_for_too_small_a_sensitivity(family, printed, out
 def test_the_noise_has_the_stated_scale_in_every_coordinate(family, clipped, redacted):
     """KS at the 1e-4 level a coordinate; the coordinates' noises are uncorrelated within 5 standard errors."""
     x, rng = np.array(clipped[0], dtype=float), np.random.default_rng(13)
-    exact = family._released(x[:, None], "clip").sum(axis=0)
+    exact = family.released(x[:, None], "clip").sum(axis=0)
     releases = [expfam.release(x, family, epsilon=0.5, rng=rng) for _ in range(400)]
     noise = np.array([each["sum"] for each in releases]) - exact
     scale = releases[0].scale["sum"]
@@ -193,13 +194,13 @@ def test_release_charges_the_budget_before_it_draws_noise():
 @pytest.mark.parametrize(
     ("family", "x", "changes", "named"),
     [
-        (Multinomial(3), [0, 3], {}, "x must"),
-        (Multinomial(3), [0.5], {}, "x must"),
-        (Poisson(0, 5), [0.5], {}, "x must"),
-        (Poisson(0, 5), [-1], {}, "x must"),
-        (Exponential(0, 5), [np.nan], {}, "x must"),
-        (Exponential(0, 5), [[1, 2]], {}, "x must"),
-        (Normal(0, 5), [], {}, "x must"),
+        (Multinomial(3), [0, 3], {}, "data must"),
+        (Multinomial(3), [0.5], {}, "data must"),
+        (Poisson(0, 5), [0.5], {}, "data must"),
+        (Poisson(0, 5), [-1], {}, "data must"),
+        (Exponential(0, 5), [np.nan], {}, "data must"),
+        (Exponential(0, 5), [[1, 2]], {}, "data must"),
+        (Normal(0, 5), [], {}, "data must"),
         (Normal(0, 5), [1], {"outside": "drop"}, "outside"),
         (Normal(0, 5), [1], {"epsilon": -1}, "epsilon"),
         (Normal(0, 5), [1], {"delta": 1e-6}, "delta"),
@@ -295,15 +296,15 @@ def test_the_grid_follows_the_width_of_the_bounds_and_most_bounds_have_no_centre
     if not low < low + width:
         return
     family = Normal(low, low + width)
-    assert family._grid("clip") == (0.0, 2.0**-32)
+    assert _grid(family, "clip") == (0.0, 2.0**-32)
     if low >= 0:
         family = Exponential(low, low + width)
-        centre, unit = family._grid("clip")
+        centre, unit = _grid(family, "clip")
         width = family.upper - family.lower
         assert unit <= 2.0**-21 * width
         assert centre in (0.0, family.lower)
         assert (centre == 0) == (family.upper <= 1024 * width)
-        assert family._grid("redact") == (0.0, grid_unit(family.upper))
+        assert _grid(family, "redact") == (0.0, grid_unit(family.upper))
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -371,7 +372,7 @@ EARLY = {
         ),
         "support",
     ),
-    "bounds of nothing": (lambda b: expfam.private_bounds([], public_range=(0, 1), epsilon=1.0, budget=b), "x must"),
+    "bounds of nothing": (lambda b: expfam.private_bounds([], public_range=(0, 1), epsilon=1.0, budget=b), "data must"),
     "bounds of nothing left": (
         lambda b: expfam.private_bounds([0.5], public_range=(0, 1), epsilon=1e-200, budget=b),
         "epsilon",

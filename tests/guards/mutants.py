@@ -22,7 +22,7 @@ from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, reg
 from dpbook.aggregate import bounds as searches
 from dpbook.aggregate.bounds import centred_bounds, doubled_bounds
 from dpbook.budget import charge
-from dpbook.expfam.families import Family
+from dpbook.expfam import Family
 from dpbook.graphical import dpsgd, hmm
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards.registry import GUARDS

@@ -5,20 +5,21 @@ Statistical tests use fixed seeds; each states what it would take for a right pr
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
+from loading import BOOK, load_study
 from scipy import stats
 
-from dpbook import expfam
-from dpbook.experiments import expfam_study as study
-from dpbook.experiments.expfam_study import MODELS, load, posterior_draws, simulate
-from dpbook.release import Release
+from dpbook import Release, expfam, studies
 
+study, worlds, printed = (load_study("exponential-families", f"study{part}") for part in ("", "_worlds", "_printed"))
+MODELS, STUDIES, posterior_draws, simulate = study.MODELS, study.STUDIES, study.posterior_draws, study.simulate
 NOISE_AWARE = ("exact", "collapsed", "gibbs")
+
+
+def load(name: str) -> pd.DataFrame:
+    return studies.load(BOOK / "exponential-families" / "results" / f"{name}.csv")
 
 
 def rng_of(seed: int) -> np.random.Generator:
@@ -72,7 +73,7 @@ def test_simulated_noise_has_the_law_of_a_release(name: str) -> None:
 def test_a_wrapped_value_is_read_as_a_release_of_the_same_numbers() -> None:
     world = simulate("exponential", 40, 1.0, trials=2, rng=rng_of(5))
     for outside in ("clip", "redact"):
-        first = next(iter(study._releases(world, outside)))
+        first = next(iter(worlds.releases_of(world, outside)))
         assert isinstance(first, Release)
         made = expfam.release(
             world.records[0], MODELS["exponential"].family, epsilon=1.0, outside=outside, rng=rng_of(6)
@@ -92,7 +93,7 @@ def test_collapsed_draws_on_one_grid_follow_the_package_posterior(
     world = simulate(name, n, epsilon, trials=4, rng=rng_of(7))
     drawn, independent = posterior_draws(world, "collapsed", outside, draws=2500, rng=rng_of(8))
     assert independent == 2500
-    releases = study._releases(world, outside)
+    releases = worlds.releases_of(world, outside)
     densities = [expfam.posterior_density(each, world.model.prior, method="collapsed") for each in releases]
     uniform = np.concatenate([density.cdf(each) for density, each in zip(densities, drawn, strict=True)])
     assert stats.kstest(uniform, "uniform").pvalue > 0.001
@@ -120,7 +121,7 @@ def test_simulated_posterior_samples_have_the_law_of_the_release() -> None:
 
 def test_regions_of_the_printed_sampler_add_up_to_the_moments_of_the_family() -> None:
     world = simulate("exponential", 50, 1.0, trials=6, rng=rng_of(12))
-    tail, centre = study._regions(world, world.theta, literal=False)
+    tail, centre = printed.regions(world, world.theta, literal=False)
     mean, cov = world.model.family.moments(world.theta, "redact")
     assert centre.mean == pytest.approx(50 * mean[:, 0])
     assert centre.variance == pytest.approx(50 * cov[:, 0, 0])
@@ -130,10 +131,13 @@ def test_regions_of_the_printed_sampler_add_up_to_the_moments_of_the_family() ->
 
 
 def test_a_cell_does_not_depend_on_what_else_is_run() -> None:
-    both = study.calibration(trials=20, models=["binomial"], sizes=[10, 50], epsilons=[0.1, 1], methods=["exact"])
-    alone = study.calibration(trials=20, models=["binomial"], sizes=[50], epsilons=[0.1], methods=["exact"])
-    picked = both[(both["n"] == 50) & (both["epsilon"] == 0.1)].reset_index(drop=True)
+    both = STUDIES["calibration"](cells=[("binomial", 10, 0.1), ("binomial", 50, 0.1)], trials=20)
+    alone = STUDIES["calibration"](cells=[("binomial", 50, 0.1)], trials=20)
+    some = study.calibration("binomial", 50, 0.1, trials=20, methods=["exact"])
+    picked = both[both["n"] == 50].reset_index(drop=True)
     pd.testing.assert_frame_equal(picked.drop(columns="p_study"), alone.drop(columns="p_study"))
+    exact = picked[picked["method"] == "exact"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(exact.drop(columns="p_study"), some)
 
 
 def test_cells_have_different_noise() -> None:
@@ -144,13 +148,22 @@ def test_cells_have_different_noise() -> None:
 # The committed tables -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", study.STUDIES)
+@pytest.mark.parametrize("name", STUDIES)
 def test_every_study_is_committed_at_full_size_without_gaps(name: str) -> None:
     table = load(name)
-    assert table.attrs["trials"] == inspect.signature(study.STUDIES[name]).parameters["trials"].default
+    assert table.attrs["trials"] == STUDIES[name].trials
     assert table.attrs["trials"] >= 300 or name == "traces"
-    assert table.attrs["seed"] == study.SEED
+    assert table.attrs["seed"] == STUDIES[name].seed
+    assert table.attrs["commit"]
     assert table.notna().all().all()
+
+
+def test_cells_run_again_are_the_rows_of_the_committed_tables() -> None:
+    """Same seeds, same cells: the numbers of the files, to their four digits."""
+    for name, cells in {"efficiency": [(1000, 0.1)], "traces": None, "printed": [(100, 1.0)]}.items():
+        kept = (BOOK / "exponential-families" / "results" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        again = STUDIES[name](cells=cells).to_csv(index=False, float_format="%.4g", lineterminator="\n").splitlines()
+        assert set(again) <= set(kept)
 
 
 def test_the_calibration_table_holds_the_whole_grid() -> None:
@@ -197,9 +210,8 @@ def test_a_reduced_run_with_another_seed_agrees_with_the_committed_cells(name: s
     """200 against 400 trials: a Kolmogorov–Smirnov distance moves by less than 1.95 √(1/200 + 1/400) = 0.17 but once
     in 1,000 runs; sds vary by 2 % between runs (they vary by up to 30 % between worlds)."""
     committed = load("calibration")
-    again = study.calibration(
-        trials=200, models=[name], sizes=[n], epsilons=[epsilon], methods=["non-private", "naive", "collapsed"], seed=77
-    )
+    methods = ["non-private", "naive", "collapsed"]
+    again = study.calibration(name, n, epsilon, trials=200, methods=methods, seed=77)
     for _, fresh in again.iterrows():
         where = {key: fresh[key] for key in ("family", "outside", "method", "n", "epsilon", "quantity")}
         old = row(committed, **where)
@@ -210,9 +222,7 @@ def test_a_reduced_run_with_another_seed_agrees_with_the_committed_cells(name: s
 
 def test_a_reduced_run_of_gibbs_agrees_with_the_committed_cell() -> None:
     """120 against 400 trials: Kolmogorov–Smirnov within 0.2 (false alarm 0.001); sds within 10 %."""
-    again = study.calibration(
-        trials=120, models=["multinomial"], sizes=[100], epsilons=[0.1], methods=["gibbs", "naive"], seed=78
-    )
+    again = study.calibration("multinomial", 100, 0.1, trials=120, methods=["gibbs", "naive"], seed=78)
     for _, fresh in again.iterrows():
         old = row(load("calibration"), family="multinomial", method=fresh["method"], n=100, epsilon=0.1)
         assert abs(fresh["ks"] - old["ks"]) < 0.2
@@ -234,7 +244,7 @@ def test_a_noisy_count_is_worth_what_the_finite_sample_formula_says() -> None:
     table = table[(table["n"] >= 10_000) | ((table["n"] == 1000) & (table["estimator"] == "noisy-count mean"))]
     gap = (table["measured"] - table["predicted_finite_n"]).abs()
     assert (gap < 4 * table["standard_error"]).all()
-    fresh = study.efficiency(trials=5000, sizes=[100_000], epsilons=[0.1], seed=79)
+    fresh = study.efficiency(100_000, 0.1, trials=5000, seed=79)
     assert ((fresh["measured"] - fresh["predicted_finite_n"]).abs() < 4.5 * fresh["standard_error"]).all()
 
 
@@ -266,7 +276,7 @@ def test_line_10_as_printed_widens_the_posterior_and_the_literal_mean_ruins_it()
     assert row(table, variant="line 10 only", **at)["sd_ratio"] == pytest.approx(1.13, abs=0.03)
     assert row(table, variant="as printed", **at)["sd_ratio"] == pytest.approx(1.10, abs=0.03)
     assert (table[table["variant"] == "literal m = nq"]["ks"] > 0.9).all()
-    fresh = study.printed(trials=60, cells=[(100, 1.0)], variants=["as printed"], seed=80)
+    fresh = study.printed(100, 1.0, trials=60, variants=["as printed"], seed=80)
     assert 1.03 < fresh["sd_ratio"].iloc[1] < 1.17
 
 
@@ -278,27 +288,3 @@ def test_traces_start_apart_and_end_near_the_truth() -> None:
         assert late[name].mean() == pytest.approx(late[f"{name} truth"].iloc[0], rel=0.3)
     fresh = study.traces(iterations=10, chains=2)
     assert fresh["iteration"].tolist() == [*range(1, 11), *range(1, 11)]
-
-
-# The command line -----------------------------------------------------------------------------------------------------
-
-
-def test_the_command_line_writes_a_table_that_load_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    study.main(["efficiency", "traces", "--trials", "30", "--seed", "3", "--out", str(tmp_path)])
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["efficiency", "traces"]
-    table = load("efficiency", tmp_path)
-    assert {key: table.attrs[key] for key in ("seed", "trials")} == {"seed": 3, "trials": 30}
-    fresh = study.efficiency(trials=30, seed=3)
-    assert table["measured"].to_numpy() == pytest.approx(fresh["measured"].to_numpy(), rel=1e-3)
-
-
-def test_a_wrong_argument_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^name must"):
-        load("prayer")
-    with pytest.raises(ValueError, match=r"^name must"):
-        simulate("cauchy", 10, 1.0, trials=3, rng=rng_of(0))
-    with pytest.raises(ValueError, match=r"^variants must"):
-        study.printed(trials=3, variants=["improved"])
-    world = simulate("binomial", 10, 1.0, trials=3, rng=rng_of(0))
-    with pytest.raises(ValueError, match=r"^method must"):
-        posterior_draws(world, "guess", "all", rng=rng_of(0))
