@@ -65,33 +65,9 @@ def _laplace_measurement(sensitivity: float, epsilon: float, kind: str) -> tuple
 def add_laplace(
     value: NDArray[np.float64], sensitivity: float, epsilon: float, rng: np.random.Generator | None
 ) -> tuple[NDArray[np.float64], float]:
-    """Add independent Laplace noise to every entry; the L1 sensitivity is that of all entries together.
+    """Return every entry with independent Laplace noise, and the noise's scale.
 
-    Parameters
-    ----------
-    value : ndarray
-        The exact statistics.
-    sensitivity : float
-        Their joint L1 sensitivity.
-    epsilon : float
-        The privacy loss (replace-one neighbours, n public).
-    rng : numpy.random.Generator or None
-        Seeded teaching noise, or None for a real release.
-
-    Returns
-    -------
-    tuple
-        The noisy values and the noise scale.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.noise import add_laplace
-    >>> noisy, scale = add_laplace(np.array([10.0]), 1.0, 0.5, np.random.default_rng(0))
-    >>> noisy.round(3), scale
-    (array([10.64]), 2.0)
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
+    The sensitivity is the L1 sensitivity of all entries together; the loss is for replace-one neighbours, n public.
     """
     scale = sensitivity / epsilon
     if rng is not None:
@@ -101,31 +77,7 @@ def add_laplace(
 
 
 def add_gaussian(value: NDArray[np.float64], scale: float, rng: np.random.Generator | None) -> NDArray[np.float64]:
-    """Add independent Gaussian noise of standard deviation ``scale`` to every entry.
-
-    Parameters
-    ----------
-    value : ndarray
-        The exact statistics.
-    scale : float
-        The noise's standard deviation.
-    rng : numpy.random.Generator or None
-        Seeded teaching noise, or None for a real release.
-
-    Returns
-    -------
-    ndarray
-        The noisy values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.noise import add_gaussian
-    >>> add_gaussian(np.array([10.0]), 2.0, np.random.default_rng(0)).round(3)
-    array([10.251])
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
-    """
+    """Return every entry with independent Gaussian noise of standard deviation ``scale``."""
     if rng is not None:
         return value + rng.normal(scale=scale, size=value.shape)
     dp = _opendp()
@@ -140,35 +92,10 @@ def _entrywise(measurement: Any, value: NDArray[np.float64]) -> NDArray[np.float
 def add_laplace_to_sum(
     total: ExactSum, sensitivity: float, epsilon: float, rng: np.random.Generator | None
 ) -> tuple[NDArray[np.float64], float]:
-    """Add Laplace noise to an exact fixed-point sum; real noise is drawn on the sum's own integer grid.
+    """Return an exact fixed-point sum with Laplace noise, and the noise's scale, both in the statistics' units.
 
-    Parameters
-    ----------
-    total : ExactSum
-        Integer totals and their unit.
-    sensitivity : float
-        The joint L1 sensitivity of the rounded statistics, in the statistics' units.
-    epsilon : float
-        The privacy loss (replace-one neighbours, n public).
-    rng : numpy.random.Generator or None
-        Seeded teaching noise, or None for a real release.
-
-    Returns
-    -------
-    tuple
-        The noisy values and the noise scale, in the statistics' units.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.noise import add_laplace_to_sum
-    >>> from dpbook.records import exact_sum, grid_unit
-    >>> total = exact_sum([0.0, 1.0, 1.0], lambda x: x, unit=grid_unit(1.0))
-    >>> noisy, scale = add_laplace_to_sum(total, 1.0, 0.5, np.random.default_rng(0))
-    >>> noisy.round(3), scale
-    (array([2.64]), 2.0)
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
+    Real noise is drawn on the sum's own integer grid. The sensitivity is the joint L1 sensitivity of the rounded
+    statistics.
     """
     steps = math.ceil(sensitivity / total.unit)
     scale = steps / epsilon
@@ -202,32 +129,9 @@ def require_gaussian_on_sum(unit: float, scale: float) -> None:
 
 
 def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator | None) -> NDArray[np.float64]:
-    """Add Gaussian noise of standard deviation ``scale`` to an exact fixed-point sum.
+    """Return an exact fixed-point sum with Gaussian noise of standard deviation ``scale``, in the statistics' units.
 
-    Parameters
-    ----------
-    total : ExactSum
-        Integer totals and their unit.
-    scale : float
-        The noise's standard deviation, in the statistics' units.
-    rng : numpy.random.Generator or None
-        Seeded teaching noise, or None for a real release, whose discrete Gaussian lives on the sum's grid.
-
-    Returns
-    -------
-    ndarray
-        The noisy values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.noise import add_gaussian_to_sum
-    >>> from dpbook.records import exact_sum, grid_unit
-    >>> total = exact_sum([0.0, 1.0, 1.0], lambda x: x, unit=grid_unit(1.0))
-    >>> add_gaussian_to_sum(total, 2.0, np.random.default_rng(0)).round(3)
-    array([2.251])
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
+    Real noise is discrete Gaussian, on the sum's grid.
     """
     if rng is not None:
         return total.values + rng.normal(scale=scale, size=total.totals.shape)
@@ -240,34 +144,10 @@ def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator 
 def add_geometric(
     counts: NDArray[np.int64], sensitivity: int, epsilon: float, rng: np.random.Generator | None
 ) -> NDArray[np.int64]:
-    """Add two-sided geometric noise, the Laplace mechanism's integer twin, to every count.
+    """Return every count with two-sided geometric noise, the Laplace mechanism's integer twin.
 
-    A sum that does not fit in 64 bits becomes the largest or smallest number that does.
-
-    Parameters
-    ----------
-    counts : ndarray of int
-        The exact counts.
-    sensitivity : int
-        Their joint L1 sensitivity.
-    epsilon : float
-        The privacy loss (replace-one neighbours, n public).
-    rng : numpy.random.Generator or None
-        Seeded teaching noise, or None for a real release.
-
-    Returns
-    -------
-    ndarray of int
-        The noisy counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.noise import add_geometric
-    >>> add_geometric(np.array([10, 20]), 1, 0.5, np.random.default_rng(0))
-    array([12, 20])
-
-    Explained in :doc:`/book/background/mechanisms`.
+    The sensitivity is the joint L1 sensitivity. A sum that does not fit in 64 bits becomes the largest or smallest
+    number that does.
     """
     if rng is not None:
         stop = -math.expm1(-epsilon / sensitivity)  # success probability 1 - e^(-ε/Δ) of each geometric
@@ -287,30 +167,8 @@ def _saturating_sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray
 def choose(utilities: NDArray[np.float64], sensitivity: float, epsilon: float, rng: np.random.Generator | None) -> int:
     """Draw an index with probability proportional to ``exp(epsilon * utility / (2 sensitivity))``.
 
-    Parameters
-    ----------
-    utilities : ndarray
-        One number a candidate.
-    sensitivity : float
-        The most that any one utility can change between neighbours.
-    epsilon : float
-        The privacy loss (replace-one neighbours, n public).
-    rng : numpy.random.Generator or None
-        Seeded teaching noise, or None for a real release (OpenDP's report-noisy-max with exact Gumbel comparisons).
-
-    Returns
-    -------
-    int
-        The index drawn.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.noise import choose
-    >>> choose(np.array([0.0, 50.0, 0.0]), 1.0, 1.0, np.random.default_rng(0))
-    1
-
-    Explained in :doc:`/book/background/mechanisms`.
+    The sensitivity is the most that any one utility can change between neighbours. A real choice is OpenDP's
+    report-noisy-max with exact Gumbel comparisons.
     """
     scale = 2 * sensitivity / epsilon
     if rng is not None:
@@ -343,32 +201,9 @@ def _noisy_max(sensitivity: float, epsilon: float) -> Any:
 def flip(
     categories: NDArray[np.int64], count: int, epsilon: float, rng: np.random.Generator | None
 ) -> NDArray[np.int64]:
-    """Keep each category with odds ``e^epsilon : (count - 1)``, otherwise report one of the others.
+    """Return codes 0 … count-1, each kept with odds ``e^epsilon : (count - 1)``, otherwise another at random.
 
-    Parameters
-    ----------
-    categories : ndarray of int
-        Codes 0 … count-1, one a person.
-    count : int
-        How many categories there are.
-    epsilon : float
-        The privacy loss of each answer.
-    rng : numpy.random.Generator or None
-        Seeded teaching noise, or None for a real release.
-
-    Returns
-    -------
-    ndarray of int
-        The reported codes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.noise import flip
-    >>> flip(np.array([0, 1, 1, 0]), 2, 1.0, np.random.default_rng(0))
-    array([0, 1, 1, 0])
-
-    Explained in :doc:`/book/background/mechanisms`.
+    The privacy loss is that of each answer by itself.
     """
     if rng is not None:
         lie = rng.random(categories.shape) >= _truth(count, epsilon)

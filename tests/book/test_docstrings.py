@@ -1,7 +1,8 @@
 """What the package exports explains itself: NumPy style, an example, a link to the book. The rest says what it is.
 
-Exported is what stands in ``__all__`` of a package or of a public module of the core, and its public methods. That the
-examples run is proved by the doctests (`pytest --doctest-modules dpbook`).
+Exported is what stands in ``__all__`` of a package or of a public module of the core, and its public methods; but not
+the sources of noise, which leave the checks of their arguments to their callers. That the examples run is proved by
+the doctests (`pytest --doctest-modules dpbook`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def public_modules() -> dict[str, bool]:
     """Return the names of all modules without an underscore, and whether what they list in ``__all__`` is exported."""
     found = {module.name: module.ispkg for module in pkgutil.walk_packages(dpbook.__path__, prefix="dpbook.")}
     return {
-        name: package or name.count(".") == 1
+        name: package or (name.count(".") == 1 and name != "dpbook.noise")
         for name, package in found.items()
         if not any(part.startswith("_") for part in name.split("."))
     }
