@@ -353,6 +353,11 @@ def flag_option() -> Option:
     return Option("True or False", flag)
 
 
+def optional(option: Option) -> Option:
+    """Return an option that takes None, too, which means the method's own default."""
+    return Option(f"{option.takes}, or None", lambda name, value: None if value is None else option.check(name, value))
+
+
 def method_options(
     method: Any, given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Option]], *, name: str = "method"
 ) -> dict[str, Any]:

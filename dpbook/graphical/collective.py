@@ -22,7 +22,7 @@ from dpbook._validation import Option, finite_array, integer, method_options, no
 from dpbook.graphical.boxed import minimise_in_box
 from dpbook.graphical.domain import Domain, Groups, checked_groups
 from dpbook.graphical.junction import JunctionTree
-from dpbook.graphical.problem import Problem
+from dpbook.graphical.tables import NoisyTables
 
 __all__ = ["Expectation", "Passed", "expectation", "log_multiplicity", "nlbp", "objective"]
 
@@ -56,7 +56,7 @@ class Expectation(NamedTuple):
 
 
 def expectation(
-    problem: Problem,
+    tables: NoisyTables,
     theta: Array,
     *,
     start: Array | None = None,
@@ -71,7 +71,7 @@ def expectation(
 
     Parameters
     ----------
-    problem : Problem
+    tables : NoisyTables
         The noisy tables and the scales of their noise.
     theta : ndarray
         Log-potentials, laid end to end.
@@ -92,28 +92,26 @@ def expectation(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.graphical.collective import expectation
-    >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook.graphical.problem import Problem
-    >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
-    >>> (100 * expectation(problem, np.zeros(2)).means).round(1)
+    >>> from dpbook.graphical import Domain, NoisyTables, expectation
+    >>> noisy = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
+    >>> (100 * expectation(noisy, np.zeros(2)).means).round(1)
     array([70., 30.])
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
-    theta, tolerance = _of_cells("theta", theta, problem), positive("tolerance", tolerance)
-    start = None if start is None else _of_cells("start", start, problem)
+    theta, tolerance = _of_cells("theta", theta, tables), positive("tolerance", tolerance)
+    start = None if start is None else _of_cells("start", start, tables)
     iterations = integer("iterations", iterations, least=1)
-    observed, bound = problem.counts / problem.n, 1 / problem.scales
+    observed, bound = tables.counts / tables.n, 1 / tables.scales
     if reach is not None:
         bound = np.minimum(bound, positive("reach", reach))
     best = _Best()
 
     def dual(multipliers: Array) -> tuple[float, Array]:
-        found = problem.infer(theta + multipliers / problem.copies)
+        found = tables.infer(theta + multipliers / tables.copies)
         residual = observed - found.means
         best.offer(
-            multipliers, found.means, problem.n * float((np.abs(residual) * bound - multipliers * residual).sum())
+            multipliers, found.means, tables.n * float((np.abs(residual) * bound - multipliers * residual).sum())
         )
         return found.log_partition - float(multipliers @ observed), -residual
 
@@ -123,7 +121,7 @@ def expectation(
         dual(-np.sign(slope) * bound)
     if best.gap > tolerance:
         # A cell's curvature is about its probability over the number of cliques that share its table.
-        curvature = np.maximum(best.means, 1e-9) / problem.copies
+        curvature = np.maximum(best.means, 1e-9) / tables.copies
         minimise_in_box(
             dual,
             best.multipliers,
@@ -135,11 +133,11 @@ def expectation(
     return Expectation(best.means, best.multipliers, best.gap, best.evaluations)
 
 
-def _of_cells(name: str, given: Any, problem: Problem) -> Array:
-    """Return a vector with one number a cell of the problem's tables."""
+def _of_cells(name: str, given: Any, tables: NoisyTables) -> Array:
+    """Return a vector with one number a cell."""
     vector = finite_array(name, given, ndim=1)
-    if vector.size != problem.counts.size:
-        raise ValueError(f"{name} must have one entry for each of {problem.counts.size} cells, got {vector.size}")
+    if vector.size != tables.counts.size:
+        raise ValueError(f"{name} must have one entry for each of {tables.counts.size} cells, got {vector.size}")
     return vector
 
 
@@ -157,12 +155,12 @@ class _Best:
             self.gap, self.multipliers, self.means = gap, multipliers, means
 
 
-def objective(problem: Problem, theta: Array, means: Array) -> float:
+def objective(tables: NoisyTables, theta: Array, means: Array) -> float:
     """Return what an E-step maximises, ``θᵀn + H(n) − Σ |y − n| / b``, for cliques that are those of a junction tree.
 
     Parameters
     ----------
-    problem : Problem
+    tables : NoisyTables
         The noisy tables and the scales of their noise.
     theta : ndarray
         Log-potentials, laid end to end.
@@ -177,30 +175,28 @@ def objective(problem: Problem, theta: Array, means: Array) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.graphical.collective import objective
-    >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook.graphical.problem import Problem
-    >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([50.0, 50.0])], [2.0], 100)
-    >>> round(objective(problem, np.zeros(2), np.array([0.5, 0.5])), 3)
+    >>> from dpbook.graphical import Domain, NoisyTables, objective
+    >>> noisy = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([50.0, 50.0])], [2.0], 100)
+    >>> round(objective(noisy, np.zeros(2), np.array([0.5, 0.5])), 3)
     69.315
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
-    theta, means = _of_cells("theta", theta, problem), _of_cells("means", means, problem)
-    misfit = float((np.abs(problem.counts - problem.n * means) / problem.scales).sum())
-    energy = problem.n * float((problem.copies * theta) @ means)
-    return energy + problem.n * _tree_sum(problem, means, special.entr) - misfit
+    theta, means = _of_cells("theta", theta, tables), _of_cells("means", means, tables)
+    misfit = float((np.abs(tables.counts - tables.n * means) / tables.scales).sum())
+    energy = tables.n * float((tables.copies * theta) @ means)
+    return energy + tables.n * _tree_sum(tables, means, special.entr) - misfit
 
 
-def _tree_sum(problem: Problem, tables: Array, function: Callable[[Array], Array]) -> float:
+def _tree_sum(tables: NoisyTables, vector: Array, function: Callable[[Array], Array]) -> float:
     """Return the sum of a function over all cells of the tree's nodes, less that over its separators."""
-    tree = problem.engine
-    if not isinstance(tree, JunctionTree) or any(len(group) > 1 for group in problem.groups):
+    tree = tables.engine
+    if not isinstance(tree, JunctionTree) or any(len(group) > 1 for group in tables.groups):
         raise ValueError("cliques must be those of a junction tree, and none of them tied")
     homes = {frozenset(clique): position for position, clique in enumerate(tree.cliques)}
     if any(frozenset(node.variables) not in homes for node in tree.nodes):
         raise ValueError("cliques must be those of a junction tree: theirs has larger ones")
-    split = problem.split(tables)
+    split = tables.split(vector)
     total = 0.0
     for position, node in enumerate(tree.nodes):
         home = homes[frozenset(node.variables)]
@@ -246,7 +242,9 @@ RULES: dict[str, dict[str, Option]] = {
 }
 
 
-def nlbp(problem: Problem, theta: Array, *, rule: str = "decreasing", iterations: int = 200, **options: Any) -> Passed:
+def nlbp(
+    tables: NoisyTables, theta: Array, *, rule: str = "decreasing", iterations: int = 200, **options: Any
+) -> Passed:
     """Run non-linear belief propagation, the source's E-step; for teaching, since :func:`expectation` is faster.
 
     Each iteration adds the slope of the noise's log density, sign(y − n)/b, to the potentials and runs belief
@@ -254,7 +252,7 @@ def nlbp(problem: Problem, theta: Array, *, rule: str = "decreasing", iterations
 
     Parameters
     ----------
-    problem : Problem
+    tables : NoisyTables
         The noisy tables and the scales of their noise; cliques must be those of a junction tree.
     theta : ndarray
         Log-potentials, laid end to end.
@@ -274,29 +272,27 @@ def nlbp(problem: Problem, theta: Array, *, rule: str = "decreasing", iterations
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.graphical.collective import nlbp
-    >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook.graphical.problem import Problem
-    >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
-    >>> (100 * nlbp(problem, np.zeros(2), iterations=1000).means).round(1)
+    >>> from dpbook.graphical import Domain, NoisyTables, nlbp
+    >>> noisy = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
+    >>> (100 * nlbp(noisy, np.zeros(2), iterations=1000).means).round(1)
     array([70., 30.])
 
     Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     damping = method_options(rule, options, RULES, name="rule").get("damping", 0.1)
-    theta, iterations = _of_cells("theta", theta, problem), integer("iterations", iterations, least=1)
-    means = problem.infer(theta).means
+    theta, iterations = _of_cells("theta", theta, tables), integer("iterations", iterations, least=1)
+    means = tables.infer(theta).means
     mean_slope = np.zeros_like(theta)
     history = []
     for t in range(iterations):
-        slope = np.sign(problem.counts - problem.n * means) / problem.scales
+        slope = np.sign(tables.counts - tables.n * means) / tables.scales
         if rule == "averaged":
             mean_slope += (slope - mean_slope) / (t + 1)
-            means = problem.infer(theta + mean_slope / problem.copies).means
+            means = tables.infer(theta + mean_slope / tables.copies).means
         else:
             weight = damping if rule == "printed" else 2 / (t + 3)
-            means = (1 - weight) * means + weight * problem.infer(theta + slope / problem.copies).means
-        history.append(objective(problem, theta, means))
+            means = (1 - weight) * means + weight * tables.infer(theta + slope / tables.copies).means
+        history.append(objective(tables, theta, means))
     return Passed(means, tuple(history))
 
 
@@ -331,11 +327,11 @@ def log_multiplicity(domain: Any, cliques: Sequence[Any], tables: Sequence[Any])
     groups = checked_groups(cliques, known)
     counts = _checked_counts(tables, groups, known)
     n = float(counts[0].sum())
-    problem = Problem.of(known, groups, counts, [1.0] * len(counts), round(n), inference="exact")
-    if not np.allclose(problem.consistent(problem.counts), problem.counts, atol=1e-6):
+    laid = NoisyTables.of(known, groups, counts, [1.0] * len(counts), round(n), inference="exact")
+    if not np.allclose(laid.consistent(laid.counts), laid.counts, atol=1e-6):
         raise ValueError("tables must agree on the variables that they share")
-    exact = float(special.gammaln(n + 1)) + _tree_sum(problem, problem.counts, lambda t: -special.gammaln(t + 1))
-    return exact, n * _tree_sum(problem, problem.counts / n, special.entr)
+    exact = float(special.gammaln(n + 1)) + _tree_sum(laid, laid.counts, lambda t: -special.gammaln(t + 1))
+    return exact, n * _tree_sum(laid, laid.counts / n, special.entr)
 
 
 def _checked_counts(tables: Sequence[Any], groups: Groups, domain: Domain) -> list[Array]:

@@ -10,21 +10,41 @@ import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._validation import integer, present_array, unmasked
-from dpbook.schema import Category, Flag, Number, Schema
 
 __all__ = ["Clique", "Domain", "chain"]
+
+TABLES_MODEL = "clique tables"  # what a release of tables, and one of potentials, calls its model
+POTENTIALS_MODEL = "log-linear potentials"
 
 Clique = tuple[str, ...]
 Groups = tuple[tuple[Clique, ...], ...]
 
 _MOST_LABELS = 10**6  # of whole numbers that do not start at 0, each of which gets a label
+
+
+@runtime_checkable
+class Described(Protocol):
+    """What a domain asks of a ``Schema``, whose module reads data and so is none of the analyst's."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def kinds(self) -> Mapping[str, str]: ...
+    @property
+    def dtypes(self) -> Mapping[str, Any]: ...
+    @property
+    def bounds(self) -> Mapping[str, tuple[float, float]]: ...
+    @property
+    def cardinalities(self) -> Mapping[str, int]: ...
+    @property
+    def missing(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -78,7 +98,7 @@ class Domain:
                 raise ValueError(f"domain[{name!r}] must have a label for each of {size} states, got {labels!r}")
 
     @classmethod
-    def of(cls, domain: Domain | Schema | Mapping[str, Any]) -> Domain:
+    def of(cls, domain: Domain | Described | Mapping[str, Any]) -> Domain:
         """Return the domain that a mapping or a schema describes; raise, naming the variable, where it describes none.
 
         Parameters
@@ -94,7 +114,7 @@ class Domain:
         """
         if isinstance(domain, Domain):
             return domain
-        if isinstance(domain, Schema):
+        if isinstance(domain, Described):
             return cls.of({name: _states(name, domain) for name in domain.names})
         if not isinstance(domain, Mapping) or not domain:
             raise TypeError(f"domain must map names to numbers of states or to labels, got {domain!r}")
@@ -174,7 +194,7 @@ class Domain:
         """
         return tuple(self.names.index(name) for name in clique)
 
-    def codes(self, name: str, column: Any, *, argument: str = "records") -> NDArray[np.int64]:
+    def codes(self, name: str, column: Any, *, argument: str = "data") -> NDArray[np.int64]:
         """Return the states of one variable as codes; raise where a value is no state of it.
 
         The error is not private: only the curator may see it.
@@ -185,7 +205,7 @@ class Domain:
             The variable.
         column : array_like
             Its values: labels where the domain has labels, else codes 0, 1, ….
-        argument : str, default "records"
+        argument : str, default "data"
             What errors call the data.
 
         Returns
@@ -235,26 +255,27 @@ class Domain:
         return pd.DataFrame(columns)
 
 
-def _states(name: str, schema: Schema) -> int | Sequence[Any]:
+def _states(name: str, schema: Described) -> int | Sequence[Any]:
     """Return the states of a schema's column: their number where they are 0, 1, …, else their labels."""
-    kind = schema.columns[name]
-    if isinstance(kind, Number):
+    kind = schema.kinds[name]
+    if kind == "number":
         raise ValueError(
             f"domain[{name!r}] must have finitely many states, and a Number has not: bin it, by public edges, into a "
             "Category or an Integer"
         )
-    if isinstance(kind, Category):
+    if kind == "category":
         return list(schema.dtypes[name].categories)
     if schema.missing == "category":
         raise ValueError(
             f"domain[{name!r}] must have states that can be numbered, and missing = 'category' leaves NaN in it: fill "
             "or refuse missing values, or make it a Category"
         )
-    if isinstance(kind, Flag) or kind.low == 0:
+    if kind == "flag" or schema.bounds[name][0] == 0:
         return schema.cardinalities[name]
     if schema.cardinalities[name] > _MOST_LABELS:
         raise ValueError(f"domain[{name!r}] must have at most {_MOST_LABELS} states unless they start at 0: bin it")
-    return range(kind.low, kind.high + 1)
+    low, high = schema.bounds[name]
+    return range(int(low), int(high) + 1)
 
 
 def _labels(name: str, states: Any) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from dpbook.graphical.domain import Clique, Domain, Groups, checked_clique, chec
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree, largest_table
 from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
 
-__all__ = ["FitReport", "MarkovRandomField"]
+__all__ = ["FitReport", "MarkovRandomField", "random_field"]
 
 _SWEEPS = 200  # of Gibbs sampling, where the graph is too entangled to be sampled exactly
 
@@ -50,7 +50,9 @@ class FitReport:
     evaluations : int
         How many times inference ran.
     settings : mapping
-        The options that the fit was run with.
+        The method's options, defaults worked out.
+    called : mapping
+        The arguments of :func:`dpbook.graphical.fit`, with which a fit can be repeated.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class FitReport:
     gap: float = 0.0
     evaluations: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    called: Mapping[str, Any] = field(default_factory=dict)
 
 
 class MarkovRandomField:
@@ -381,6 +384,50 @@ class MarkovRandomField:
                 for group, table in zip(self.groups, self.potentials, strict=True)
             ],
         )
+
+
+def random_field(
+    domain: Domain | Mapping[str, Any],
+    cliques: Sequence[Any],
+    *,
+    inference: str = "auto",
+    rng: np.random.Generator | None = None,
+) -> MarkovRandomField:
+    """Return a random estimator, the source's reference for "learned nothing"; it sees no data.
+
+    The source draws marginals at random and fits potentials to them. Tables drawn one by one are not the marginals of
+    anything, and have no maximum-likelihood fit; so here potentials are drawn, each table of them the log of a uniform
+    Dirichlet draw, and the marginals are theirs, of which they are the maximum-likelihood fit.
+
+    Parameters
+    ----------
+    domain, cliques
+        As in :func:`dpbook.graphical.release`.
+    inference : {"auto", "exact", "loopy"}
+        As in ``MarkovRandomField``.
+    rng : numpy.random.Generator, optional
+        The source of randomness; a fresh one by default.
+
+    Returns
+    -------
+    MarkovRandomField
+        With ``report.method`` "random".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import random_field
+    >>> random_field({"a": 2, "b": 3}, [("a", "b")], rng=np.random.default_rng(0)).marginal("a").round(2)
+    array([0.44, 0.56])
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+    known, generator = Domain.of(domain), analyst_generator(rng)
+    groups = checked_groups(cliques, known)
+    drawn = [generator.standard_exponential(known.shape(group[0])) for group in groups]
+    report = FitReport("random", 0, True, "drawn, not fitted", float("nan"))
+    potentials = [np.log(np.maximum(table / table.sum(), 1e-300)) for table in drawn]
+    return MarkovRandomField(known, [list(group) for group in groups], potentials, inference=inference, report=report)
 
 
 def make_engine(domain: Domain, groups: Groups, inference: str, limit: int) -> JunctionTree | LoopyGraph:

@@ -9,14 +9,14 @@ from scipy import optimize, special
 
 from dpbook.graphical import (
     MarkovRandomField,
-    Problem,
+    NoisyTables,
     clique_tables,
     expectation,
     fit,
     log_multiplicity,
     nlbp,
     objective,
-    problem_of,
+    tables_of,
     release,
 )
 from dpbook.graphical.junction import JunctionTree
@@ -36,7 +36,7 @@ def world(name, n=60, epsilon=0.5, seed=0):
     truth = MarkovRandomField(domain, cliques, [rng.normal(size=[domain[v] for v in c]) for c in cliques])
     noisy = release(truth.sample(n, rng), domain, cliques, epsilon=epsilon, rng=rng)
     theta = np.concatenate([table.ravel() for table in truth.potentials])
-    return problem_of(noisy), theta, noisy
+    return tables_of(noisy), theta, noisy
 
 
 def vertices(problem):
@@ -285,6 +285,6 @@ def test_vectors_and_tables_of_another_length_are_refused():
             with pytest.raises(ValueError, match="one for each of 2 cliques"):
                 engine.infer(wrong)
     with pytest.raises(ValueError, match="tables and scales must have one entry"):
-        Problem.of(problem.domain, problem.groups, tables[:-1], [1.0] * len(tables), 5)
+        NoisyTables.of(problem.domain, problem.groups, tables[:-1], [1.0] * len(tables), 5)
     with pytest.raises(ValueError, match="tables must have shape"):
-        Problem.of(problem.domain, problem.groups, [t.ravel() for t in tables], [1.0] * len(tables), 5)
+        NoisyTables.of(problem.domain, problem.groups, [t.ravel() for t in tables], [1.0] * len(tables), 5)

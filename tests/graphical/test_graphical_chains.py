@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbook.graphical import MarkovRandomField, chain, fit, fit_nonprivate, problem_of, release
+from dpbook.graphical import MarkovRandomField, chain, fit, fit_nonprivate, release, tables_of
 
 NAMES = ["s0", "s1", "s2", "s3"]
 DOMAIN = dict.fromkeys(NAMES, 3)
@@ -94,7 +94,7 @@ def test_totals_that_depend_on_the_data_are_estimated_from_the_noisy_cells():
     assert noisy.n == 6000
     assert not noisy.settings["totals known"]
     assert noisy["s,t"].sum() == pytest.approx(2000, abs=60)
-    problem = problem_of(noisy)
+    problem = tables_of(noisy)
     assert problem.counts.sum() == pytest.approx(6000)
     assert problem.scales[0] == pytest.approx(2.0 * 6000 / noisy["s,t"].sum())
     open_fit = fit_nonprivate(records, domain, [("s", "t")], null="-")

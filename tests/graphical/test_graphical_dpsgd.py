@@ -5,6 +5,7 @@ Statistical tests use fixed seeds; each states what it would take for a right pr
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 
 import numpy as np
@@ -15,8 +16,23 @@ from scipy import integrate, stats
 from dpbook import PrivacyBudget, Release
 from dpbook.audit import epsilon_lower_bound
 from dpbook.budget import BudgetExceeded
-from dpbook.graphical import MarkovRandomField, chain, dpsgd, fit_nonprivate
-from dpbook.mechanisms import gaussian_scale
+from dpbook.accounting import gaussian_scale
+from dpbook.graphical import (
+    MarkovRandomField,
+    Training,
+    chain,
+    dpsgd,
+    field_of,
+    fit_nonprivate,
+    gradient_noise,
+    random_field,
+    release_dpsgd,
+    training,
+    tune_dpsgd_nonprivate,
+)
+from dpbook.graphical.counting import layout_of
+from dpbook.graphical.domain import Domain, checked_groups
+from dpbook.graphical.nonprivate import _mean_log_likelihood
 
 DOMAIN = {"a": 3, "b": 2, "c": 2}
 CLIQUES = [("a", "b"), ("b", "c")]
@@ -24,6 +40,19 @@ CLIQUES = [("a", "b"), ("b", "c")]
 
 def rng_of(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+SETTINGS = {each.name for each in dataclasses.fields(Training)}
+
+
+def released(data, domain, cliques, **options):
+    """Release potentials; options that are settings of the training are handed on as such."""
+    chosen = {name: options.pop(name) for name in SETTINGS & set(options)}
+    return release_dpsgd(data, domain, cliques, training=Training(**chosen), **options)
+
+
+def units_of(data, domain, groups, person=None, null=None):
+    return dpsgd.units_of(data, domain, groups, layout_of(domain, None, person, null))
 
 
 def sample(n, seed):
@@ -38,15 +67,15 @@ def sample(n, seed):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-5)])
 def test_one_step_with_all_records_is_the_gaussian_mechanism_of_sensitivity_two(epsilon, delta):
     exact = gaussian_scale(sensitivity=2.0, epsilon=epsilon, delta=delta)
-    assert exact <= dpsgd.gradient_noise(epsilon=epsilon, delta=delta, sampling=1.0, steps=1) * (1 + 1e-8)
-    assert dpsgd.gradient_noise(epsilon=epsilon, delta=delta, sampling=1.0, steps=1) < 1.002 * exact
+    assert exact <= gradient_noise(epsilon=epsilon, delta=delta, sampling=1.0, steps=1) * (1 + 1e-8)
+    assert gradient_noise(epsilon=epsilon, delta=delta, sampling=1.0, steps=1) < 1.002 * exact
 
 
 @pytest.mark.parametrize(("epsilon", "sampling"), [(0.5, 0.2), (1.0, 0.5)])
 def test_one_step_with_a_batch_has_the_delta_of_the_worst_pair(epsilon, sampling):
     """By quadrature: the mass of (1-q) N(0) + q N(1) beyond e^epsilon times its mirror image."""
     delta = 1e-3
-    sd = dpsgd.gradient_noise(epsilon=epsilon, delta=delta, sampling=sampling, steps=1)
+    sd = gradient_noise(epsilon=epsilon, delta=delta, sampling=sampling, steps=1)
 
     def excess(x):
         one, other = ((1 - sampling) * stats.norm.pdf(x, 0, sd) + sampling * stats.norm.pdf(x, m, sd) for m in (1, -1))
@@ -59,17 +88,17 @@ def test_one_step_with_a_batch_has_the_delta_of_the_worst_pair(epsilon, sampling
 
 def test_many_steps_with_all_records_compose_as_one_gaussian():
     exact = gaussian_scale(sensitivity=2.0 * np.sqrt(40), epsilon=1.0, delta=1e-4)
-    assert dpsgd.gradient_noise(epsilon=1.0, delta=1e-4, sampling=1.0, steps=40) == pytest.approx(exact, rel=2e-3)
+    assert gradient_noise(epsilon=1.0, delta=1e-4, sampling=1.0, steps=40) == pytest.approx(exact, rel=2e-3)
 
 
 def test_noise_for_adding_or_removing_a_record_would_be_too_little(monkeypatch):
-    right = dpsgd.gradient_noise(epsilon=1.0, delta=1e-4, sampling=0.1, steps=20)
-    monkeypatch.setattr(dpsgd, "RELATION", "ADD_OR_REMOVE_ONE")
-    dpsgd._calibrated.cache_clear()
+    right = gradient_noise(epsilon=1.0, delta=1e-4, sampling=0.1, steps=20)
+    monkeypatch.setattr(training, "RELATION", "ADD_OR_REMOVE_ONE")
+    training._calibrated.cache_clear()
     try:
-        assert dpsgd.gradient_noise(epsilon=1.0, delta=1e-4, sampling=0.1, steps=20) < 0.75 * right
+        assert gradient_noise(epsilon=1.0, delta=1e-4, sampling=0.1, steps=20) < 0.75 * right
     finally:
-        dpsgd._calibrated.cache_clear()
+        training._calibrated.cache_clear()
 
 
 def test_a_missing_accountant_is_named_with_its_extra(monkeypatch):
@@ -79,7 +108,7 @@ def test_a_missing_accountant_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", absent)
     budget = PrivacyBudget(1.0, 0.5)
     with pytest.raises(ImportError, match=r"dpbook\[dpsgd\]"):
-        dpsgd.release_dpsgd(sample(10, 1), DOMAIN, CLIQUES, epsilon=1.0, rng=rng_of(1), budget=budget)
+        released(sample(10, 1), DOMAIN, CLIQUES, epsilon=1.0, rng=rng_of(1), budget=budget)
     assert budget.ledger == ()
 
 
@@ -94,9 +123,9 @@ def dense_gradients(units, means, ends):
 @pytest.mark.parametrize("clip", [0.3, 0.9, 10.0])
 def test_the_clipped_sum_is_that_of_dense_gradients(clip):
     records = sample(50, 2)
-    known, groups = dpsgd.Domain.of(DOMAIN), dpsgd.checked_groups(CLIQUES, dpsgd.Domain.of(DOMAIN))
-    units = dpsgd._units(records, known, groups, None, None, None)
-    problem = dpsgd._empty_problem(known, groups, 50, "auto")
+    known, groups = Domain.of(DOMAIN), checked_groups(CLIQUES, Domain.of(DOMAIN))
+    units = units_of(records, known, groups)
+    problem = dpsgd.empty_tables(known, groups, 50, "auto")
     means, ends = problem.infer(rng_of(3).normal(size=10)).means, [0, 6, 10]
     each = dense_gradients(units, means, ends)
     norms = np.linalg.norm(each, axis=1)
@@ -107,16 +136,16 @@ def test_the_clipped_sum_is_that_of_dense_gradients(clip):
 
 def test_the_gradient_is_the_slope_of_the_log_likelihood():
     records = sample(30, 4)
-    known, groups = dpsgd.Domain.of(DOMAIN), dpsgd.checked_groups(CLIQUES, dpsgd.Domain.of(DOMAIN))
-    units = dpsgd._units(records, known, groups, None, None, None)
-    problem = dpsgd._empty_problem(known, groups, 30, "auto")
+    known, groups = Domain.of(DOMAIN), checked_groups(CLIQUES, Domain.of(DOMAIN))
+    units = units_of(records, known, groups)
+    problem = dpsgd.empty_tables(known, groups, 30, "auto")
     theta = rng_of(5).normal(size=10)
     gradient = dense_gradients(units, problem.infer(theta).means, [0, 6, 10]).mean(axis=0)
     for i in range(10):
         ahead, behind = theta.copy(), theta.copy()
         ahead[i] += 1e-5
         behind[i] -= 1e-5
-        slope = (dpsgd._fit_of(units, problem, ahead) - dpsgd._fit_of(units, problem, behind)) / 2e-5
+        slope = (_mean_log_likelihood(units, problem, ahead) - _mean_log_likelihood(units, problem, behind)) / 2e-5
         assert gradient[i] == pytest.approx(slope, abs=1e-8)
 
 
@@ -124,9 +153,9 @@ def test_a_person_of_several_rows_weighs_one_in_each_table_and_nulls_weigh_nothi
     steps = pd.DataFrame(
         {"who": [1, 1, 2, 3], "x": [0, 1, 2, 2], "y": [1, 1, 2, 0], "z": [0, 0, 2, 2]}
     )  # state 2 means "not seen"
-    known = dpsgd.Domain.of({"x": 3, "y": 3, "z": 3})
-    groups = dpsgd.checked_groups(chain(["x", "y", "z"], tied=True), known)
-    units = dpsgd._units(steps, known, groups, None, "who", 2)
+    known = Domain.of({"x": 3, "y": 3, "z": 3})
+    groups = checked_groups(chain(["x", "y", "z"], tied=True), known)
+    units = units_of(steps, known, groups, "who", 2)
     assert units.n == 3
     np.testing.assert_allclose(units.shares, [[1, 1], [0, 0], [0, 1]])
     tables = units.cells.toarray()
@@ -141,7 +170,7 @@ def test_counts_rows_and_tables_are_the_same_records():
     rows = pd.DataFrame({"a": [0, 0, 0, 0, 1, 1], "b": [0, 0, 0, 1, 1, 1]})
     counted = pd.DataFrame({"a": [0, 0, 1], "b": [0, 1, 1], "times": [3, 1, 2]})
     made = [
-        dpsgd.release_dpsgd(
+        released(
             records,
             {"a": 2, "b": 2},
             [("a", "b")],
@@ -161,8 +190,8 @@ def test_counts_rows_and_tables_are_the_same_records():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_where_delta_covers_ever_being_drawn_the_search_for_the_noise_ends_at_once(epsilon):
     """Coupled batches are the same but for a chance of 1 - (1 - q)^steps, whatever the noise."""
-    assert dpsgd.gradient_noise(epsilon=epsilon, delta=0.01, sampling=1e-4, steps=100) == 0.3
-    assert dpsgd.gradient_noise(epsilon=epsilon, delta=0.01, sampling=1e-9, steps=1) == 0.3
+    assert gradient_noise(epsilon=epsilon, delta=0.01, sampling=1e-4, steps=100) == 0.3
+    assert gradient_noise(epsilon=epsilon, delta=0.01, sampling=1e-9, steps=1) == 0.3
 
 
 # Privacy --------------------------------------------------------------------------------------------------------------
@@ -170,12 +199,13 @@ def test_where_delta_covers_ever_being_drawn_the_search_for_the_noise_ends_at_on
 
 def one_step(record, rng):
     """Return what one step on three records says of the first, whose clipped gradient is as long as it may be."""
-    known = dpsgd.Domain.of({"a": 2})
-    groups = dpsgd.checked_groups([("a",)], known)
-    units = dpsgd._units(pd.DataFrame({"a": [record, 0, 1]}), known, groups, None, None, None)
-    noise_sd = 0.5 * dpsgd.gradient_noise(epsilon=1.0, delta=0.02, sampling=1.0, steps=1)
-    problem = dpsgd._empty_problem(known, groups, 3, "auto")
-    theta = [dpsgd._descend(units, problem, 1.0, 0.5, 1.0, 1, noise_sd, rng) for _ in range(4000)]
+    known = Domain.of({"a": 2})
+    groups = checked_groups([("a",)], known)
+    units = units_of(pd.DataFrame({"a": [record, 0, 1]}), known, groups)
+    noise_sd = 0.5 * gradient_noise(epsilon=1.0, delta=0.02, sampling=1.0, steps=1)
+    problem = dpsgd.empty_tables(known, groups, 3, "auto")
+    settings = Training(learning_rate=1.0, clip=0.5, sampling=1.0, steps=1)
+    theta = [dpsgd.descend(units, problem, settings, noise_sd, rng) for _ in range(4000)]
     return np.array(theta) @ [1.0, -1.0]
 
 
@@ -183,12 +213,12 @@ def test_the_audit_does_not_refute_a_noisy_step_and_catches_noise_for_adding_a_r
     """A false alarm has probability 0.001. Noise for adding or removing a record is half of what replacing needs."""
     audit = {"trials": 4000, "delta": 0.02, "batched": True}
     assert 0 < epsilon_lower_bound(one_step, 0, 1, rng=rng_of(7), **audit) <= 1.0
-    monkeypatch.setattr(dpsgd, "RELATION", "ADD_OR_REMOVE_ONE")
-    dpsgd._calibrated.cache_clear()
+    monkeypatch.setattr(training, "RELATION", "ADD_OR_REMOVE_ONE")
+    training._calibrated.cache_clear()
     try:
         assert epsilon_lower_bound(one_step, 0, 1, rng=rng_of(8), **audit) > 1.0
     finally:
-        dpsgd._calibrated.cache_clear()
+        training._calibrated.cache_clear()
 
 
 @pytest.mark.parametrize(("clip", "rate"), [(0.2, 1.0), (5.0, 0.5)])
@@ -196,12 +226,12 @@ def test_a_release_adds_the_noise_that_the_accountant_asked_for(clip, rate):
     """One step on all records, undone: 4,000 noises, Kolmogorov–Smirnov, false alarm 1e-4; clip is not 1 on purpose."""
     n, states = 60, 400
     records = pd.DataFrame({"a": np.arange(n) % 3})
-    multiplier = dpsgd.gradient_noise(epsilon=1.0, delta=1e-3, sampling=1.0, steps=1)
+    multiplier = gradient_noise(epsilon=1.0, delta=1e-3, sampling=1.0, steps=1)
     each = np.eye(states)[records["a"]] - 1 / states
     gradient = (each * np.minimum(1, clip / np.linalg.norm(each, axis=1))[:, None]).sum(axis=0)
     noise = []
     for seed in range(10):
-        made = dpsgd.release_dpsgd(
+        made = released(
             records, {"a": states}, [("a",)], epsilon=1.0, delta=1e-3, clip=clip, learning_rate=rate, sampling=1.0,
             steps=1, rng=rng_of(100 + seed),
         )  # fmt: skip
@@ -211,10 +241,10 @@ def test_a_release_adds_the_noise_that_the_accountant_asked_for(clip, rate):
 
 
 def test_a_release_pays_for_all_its_steps_and_its_own_batches():
-    made = dpsgd.release_dpsgd(
+    made = released(
         sample(50, 21), DOMAIN, CLIQUES, epsilon=1.0, delta=1e-3, clip=0.7, sampling=0.4, steps=6, rng=rng_of(21)
     )
-    multiplier = dpsgd.gradient_noise(epsilon=1.0, delta=1e-3, sampling=0.4, steps=6)
+    multiplier = gradient_noise(epsilon=1.0, delta=1e-3, sampling=0.4, steps=6)
     assert made.settings["noise_multiplier"] == multiplier
     assert made.scale["a,b"] == pytest.approx(0.7 * multiplier)
 
@@ -224,11 +254,12 @@ def test_batches_are_drawn_record_by_record_as_the_accountant_assumes():
 
     Batches of one size would have no variance, and another, larger privacy loss.
     """
-    known = dpsgd.Domain.of({"a": 2})
-    groups = dpsgd.checked_groups([("a",)], known)
-    units = dpsgd._units(pd.DataFrame({"a": [0] * 20}), known, groups, None, None, None)
-    problem, rng, q = dpsgd._empty_problem(known, groups, 20, "auto"), rng_of(22), 0.3
-    moved = [dpsgd._descend(units, problem, 1.0, 10.0, q, 1, 1e-9, rng) for _ in range(800)]
+    known = Domain.of({"a": 2})
+    groups = checked_groups([("a",)], known)
+    units = units_of(pd.DataFrame({"a": [0] * 20}), known, groups)
+    problem, rng, q = dpsgd.empty_tables(known, groups, 20, "auto"), rng_of(22), 0.3
+    settings = Training(learning_rate=1.0, clip=10.0, sampling=q, steps=1)
+    moved = [dpsgd.descend(units, problem, settings, 1e-9, rng) for _ in range(800)]
     sizes = 2 * 20 * q * np.array(moved)[:, 0]  # each record in the batch moves its cell by 1/2, over q n
     variance = 20 * q * (1 - q)
     assert np.allclose(sizes, np.rint(sizes), atol=1e-6)
@@ -264,7 +295,7 @@ def test_no_other_pair_of_gradients_is_told_apart_better_than_opposite_ones(size
 def test_runs_that_found_the_settings_are_charged_unless_the_caller_says_who_paid(tuning, charged, total):
     budget = PrivacyBudget(20.0, 0.5)
     named = {} if tuning == "uncharged" else {"tuning": tuning}
-    made = dpsgd.release_dpsgd(
+    made = released(
         sample(100, 9), DOMAIN, CLIQUES, epsilon=0.5, steps=2, sampling=1.0, tuned_over=24, rng=rng_of(9),
         budget=budget, **named,
     )  # fmt: skip
@@ -279,7 +310,7 @@ def test_runs_that_found_the_settings_are_charged_unless_the_caller_says_who_pai
 
 def test_the_noise_is_that_of_one_run_whatever_tuning_cost():
     made = [
-        dpsgd.release_dpsgd(sample(60, 9), DOMAIN, CLIQUES, epsilon=0.5, steps=2, sampling=1.0, rng=rng_of(9), **more)
+        released(sample(60, 9), DOMAIN, CLIQUES, epsilon=0.5, steps=2, sampling=1.0, rng=rng_of(9), **more)
         for more in ({}, {"tuned_over": 24}, {"tuned_over": 24, "tuning": "public"})
     ]
     assert all(np.array_equal(each["a,b"], made[0]["a,b"]) and each.scale == made[0].scale for each in made)
@@ -290,21 +321,21 @@ def test_more_runs_than_the_budget_or_delta_allows_are_refused():
     before = rng.bit_generator.state
     options = {"epsilon": 0.5, "steps": 2, "sampling": 1.0, "budget": budget, "rng": rng}
     with pytest.raises(BudgetExceeded):
-        dpsgd.release_dpsgd(sample(100, 9), DOMAIN, CLIQUES, tuned_over=3, **options)
+        released(sample(100, 9), DOMAIN, CLIQUES, tuned_over=3, **options)
     with pytest.raises(ValueError, match="tuned_over times delta"):
-        dpsgd.release_dpsgd(sample(100, 9), DOMAIN, CLIQUES, tuned_over=100, **options)
+        released(sample(100, 9), DOMAIN, CLIQUES, tuned_over=100, **options)
     assert budget.ledger == ()
     assert rng.bit_generator.state == before
-    dpsgd.release_dpsgd(sample(100, 9), DOMAIN, CLIQUES, tuned_over=2, **options)
+    released(sample(100, 9), DOMAIN, CLIQUES, tuned_over=2, **options)
     assert budget.spent == pytest.approx((1.0, 0.02))
 
 
 def test_a_real_release_must_be_asked_for_as_insecure():
     records, budget = sample(20, 10), PrivacyBudget(1.0, 0.1)
     with pytest.raises(ValueError, match="insecure"):
-        dpsgd.release_dpsgd(records, DOMAIN, CLIQUES, epsilon=1.0, budget=budget)
+        released(records, DOMAIN, CLIQUES, epsilon=1.0, budget=budget)
     assert budget.ledger == ()
-    made = dpsgd.release_dpsgd(
+    made = released(
         records, DOMAIN, CLIQUES, epsilon=1.0, sampling=1.0, steps=2, insecure=True, budget=budget
     )
     assert not made.float_safe
@@ -315,7 +346,7 @@ def test_the_budget_is_charged_before_anything_is_drawn():
     rng = rng_of(11)
     before = rng.bit_generator.state
     with pytest.raises(BudgetExceeded):
-        dpsgd.release_dpsgd(
+        released(
             sample(20, 11), DOMAIN, CLIQUES, epsilon=1.0, delta=1e-3, sampling=1.0, rng=rng, budget=PrivacyBudget(1.0)
         )
     assert rng.bit_generator.state == before
@@ -326,17 +357,17 @@ def test_the_budget_is_charged_before_anything_is_drawn():
 
 def test_with_a_huge_epsilon_noisy_gradients_reach_the_maximum_likelihood():
     records = sample(3000, 12)
-    made = dpsgd.release_dpsgd(
+    made = released(
         records, DOMAIN, CLIQUES, epsilon=200.0, delta=1e-3, steps=300, sampling=1.0, clip=3.0, learning_rate=1.0,
         rng=rng_of(12),
     )  # fmt: skip
     best = fit_nonprivate(records, DOMAIN, CLIQUES)
-    assert best.kl(dpsgd.field_of(made)) < 2e-3
+    assert best.kl(field_of(made)) < 2e-3
 
 
 def test_a_tiny_epsilon_gives_a_field_all_the_same():
-    made = dpsgd.release_dpsgd(sample(50, 13), DOMAIN, CLIQUES, epsilon=0.01, sampling=1.0, steps=5, rng=rng_of(13))
-    field = dpsgd.field_of(made)
+    made = released(sample(50, 13), DOMAIN, CLIQUES, epsilon=0.01, sampling=1.0, steps=5, rng=rng_of(13))
+    field = field_of(made)
     assert field.marginal(("a", "b")).sum() == pytest.approx(1)
     assert field.report is not None
     assert field.report.method == "dp-sgd"
@@ -348,15 +379,15 @@ def test_tied_chains_are_learned():
     rng = rng_of(14)
     truth = MarkovRandomField(domain, cliques, [rng.normal(size=3), rng.normal(size=(3, 3))])
     records = truth.sample(4000, rng)
-    made = dpsgd.release_dpsgd(
+    made = released(
         records, domain, cliques, epsilon=3.0, steps=50, sampling=1.0, learning_rate=2.0, rng=rng
     )
-    assert truth.kl(dpsgd.field_of(made)) < 0.02
+    assert truth.kl(field_of(made)) < 0.02
 
 
 def test_the_search_reports_every_setting_best_first():
     grid = {"learning_rate": [0.01, 2.0], "clip": [1.0], "steps": [20, 40], "sampling": [1.0]}
-    tried = dpsgd.tune_dpsgd_nonprivate(sample(500, 15), DOMAIN, CLIQUES, epsilon=2.0, grid=grid, rng=rng_of(15))
+    tried = tune_dpsgd_nonprivate(sample(500, 15), DOMAIN, CLIQUES, epsilon=2.0, grid=grid, rng=rng_of(15))
     assert len(tried) == 4
     assert tried["log_likelihood"].is_monotonic_decreasing
     assert tried["learning_rate"][0] == 2.0
@@ -365,7 +396,7 @@ def test_the_search_reports_every_setting_best_first():
 def test_the_random_field_is_far_from_the_data_and_repeats_itself():
     records = sample(3000, 16)
     best = fit_nonprivate(records, DOMAIN, CLIQUES)
-    one, again, other = (dpsgd.random_field(DOMAIN, CLIQUES, rng=rng_of(seed)) for seed in (17, 17, 18))
+    one, again, other = (random_field(DOMAIN, CLIQUES, rng=rng_of(seed)) for seed in (17, 17, 18))
     assert best.kl(one) > 0.1
     assert one.kl(again) == pytest.approx(0, abs=1e-9)
     assert one.kl(other) > 0.01
@@ -396,29 +427,29 @@ def test_the_random_field_is_far_from_the_data_and_repeats_itself():
         ({"learning_rate": 1e300}, "learning_rate"),
         ({"counts": 3}, "counts"),
         ({"person": "a"}, "person"),
-        ({"records": np.ones((3, 2, 2), dtype=int), "counts": "times"}, "counts"),
-        ({"records": np.ma.masked_equal(np.arange(12).reshape(3, 2, 2), 4)}, "records"),
-        ({"records": sample(9, 19).astype(object).replace(0, "0")}, "records"),
+        ({"data": np.ones((3, 2, 2), dtype=int), "counts": "times"}, "counts"),
+        ({"data": np.ma.masked_equal(np.arange(12).reshape(3, 2, 2), 4)}, "data"),
+        ({"data": sample(9, 19).astype(object).replace(0, "0")}, "data"),
         ({"cliques": [{"a", "b"}]}, "order"),
         ({"rng": 3}, "rng"),
         ({"insecure": "yes"}, "insecure"),
         ({"cliques": [("a", "q")]}, "cliques"),
         ({"domain": {"a": 1}}, "domain"),
-        ({"records": pd.DataFrame({"a": [5], "b": [0], "c": [0]})}, "records"),
-        ({"records": pd.DataFrame({"a": [], "b": [], "c": []})}, "records"),
+        ({"data": pd.DataFrame({"a": [5], "b": [0], "c": [0]})}, "data"),
+        ({"data": pd.DataFrame({"a": [], "b": [], "c": []})}, "data"),
         ({"null": 9}, "null"),
-        ({"records": iter([])}, "records"),
-        ({"records": np.full((3, 2, 2), 1e300)}, "records"),
+        ({"data": iter([])}, "data"),
+        ({"data": np.full((3, 2, 2), 1e300)}, "data"),
         ({"domain": DOMAIN | {"c": [0.0, np.inf]}}, "domain"),
         ({"inference": "quick"}, "inference"),
     ],
 )
 def test_bad_arguments_are_named_and_cost_nothing(change, named):
     budget = PrivacyBudget(1.0, 0.5)
-    arguments = {"records": sample(10, 19), "domain": DOMAIN, "cliques": CLIQUES, "epsilon": 1.0, "rng": rng_of(19)}
+    arguments = {"data": sample(10, 19), "domain": DOMAIN, "cliques": CLIQUES, "epsilon": 1.0, "rng": rng_of(19)}
     arguments = arguments | {"budget": budget} | change
     with pytest.raises((TypeError, ValueError), match=named):
-        dpsgd.release_dpsgd(arguments.pop("records"), arguments.pop("domain"), arguments.pop("cliques"), **arguments)
+        released(arguments.pop("data"), arguments.pop("domain"), arguments.pop("cliques"), **arguments)
     assert budget.ledger == ()
 
 
@@ -426,9 +457,9 @@ def test_bad_arguments_are_named_and_cost_nothing(change, named):
 def test_extreme_settings_give_potentials_all_the_same(change):
     """What passes the checks does not fail after the charge: potentials stay finite whatever the noise did."""
     options = {"epsilon": 1.0, "delta": 1e-12, "steps": 20, "sampling": 1.0} | change
-    made = dpsgd.release_dpsgd(sample(3, 19), DOMAIN, CLIQUES, rng=rng_of(19), **options)
+    made = released(sample(3, 19), DOMAIN, CLIQUES, rng=rng_of(19), **options)
     assert np.abs(made["a,b"]).max() <= 1e8
-    assert dpsgd.field_of(made).marginal("a").sum() == pytest.approx(1)
+    assert field_of(made).marginal("a").sum() == pytest.approx(1)
 
 
 def test_the_settings_of_a_search_are_checked_before_any_run():
@@ -439,11 +470,11 @@ def test_the_settings_of_a_search_are_checked_before_any_run():
         ({"clip": [-1.0]}, ValueError),
     ):
         with pytest.raises(error, match=r"grid\["):
-            dpsgd.tune_dpsgd_nonprivate("nothing is read", DOMAIN, CLIQUES, epsilon=1.0, grid=grid)
+            tune_dpsgd_nonprivate("nothing is read", DOMAIN, CLIQUES, epsilon=1.0, grid=grid)
 
 
 def test_a_search_over_unknown_settings_and_a_field_of_another_release_are_refused():
     with pytest.raises(ValueError, match="grid"):
-        dpsgd.tune_dpsgd_nonprivate(sample(10, 20), DOMAIN, CLIQUES, epsilon=1.0, grid={"momentum": [0.9]})
+        tune_dpsgd_nonprivate(sample(10, 20), DOMAIN, CLIQUES, epsilon=1.0, grid={"momentum": [0.9]})
     with pytest.raises(TypeError, match="release"):
-        dpsgd.field_of("potentials")
+        field_of("potentials")

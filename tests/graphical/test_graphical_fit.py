@@ -14,11 +14,13 @@ from dpbook.graphical import (
     clique_tables,
     fit,
     fit_nonprivate,
-    problem_of,
+    noise_aware_ridge,
     project_to_simplex,
     release,
+    tables_of,
 )
-from dpbook.graphical.learning import _cell_likelihood, _maximum_likelihood, _projected, noise_aware_ridge
+from dpbook.graphical.inference import _cell_likelihood
+from dpbook.graphical.likelihood import maximum_likelihood, projected
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.sensitivity import histogram
 
@@ -43,7 +45,7 @@ def world(cliques, n=2000, seed=0, spread=0.8, domain=DOMAIN):
 
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("ridge", [0.0, 1e-6])
-def test_the_marginals_of_the_maximum_likelihood_fit_are_those_of_the_data(name, ridge):
+def test_the_marginals_of_themaximum_likelihood_fit_are_those_of_the_data(name, ridge):
     _, records = world(GRAPHS[name])
     model = fit_nonprivate(records, DOMAIN, GRAPHS[name], ridge=ridge)
     exact = clique_tables(records, DOMAIN, GRAPHS[name])
@@ -75,8 +77,8 @@ def test_the_naive_fit_maximises_its_objective(name, project):
     _, records = world(GRAPHS[name], n=500)
     noisy = release(records, DOMAIN, GRAPHS[name], epsilon=1.0, rng=np.random.default_rng(1))
     model = fit(noisy, method="naive", ridge=0.5, project=project, tolerance=1e-9)
-    problem = problem_of(noisy)
-    tables = _projected(problem) * problem.n if project else problem.counts
+    problem = tables_of(noisy)
+    tables = projected(problem) * problem.n if project else problem.counts
 
     def printed(theta):
         found = problem.infer(theta)
@@ -91,7 +93,7 @@ def test_the_naive_fit_maximises_its_objective(name, project):
 def test_tables_made_consistent_agree_on_shared_variables_and_are_the_nearest_that_do(name):
     _, records = world(GRAPHS[name], n=300)
     noisy = release(records, DOMAIN, GRAPHS[name], epsilon=0.5, rng=np.random.default_rng(2))
-    problem = problem_of(noisy)
+    problem = tables_of(noisy)
     near = problem.consistent(problem.counts)
     # Every consistent set of tables is a combination of the tables of single records.
     states = list(itertools.product(*(range(k) for k in DOMAIN.values())))
@@ -208,7 +210,7 @@ def test_the_cell_likelihood_is_the_normal_laplace_density_and_its_slope_is_righ
     cliques = GRAPHS["tree"]
     _, records = world(cliques, n=400)
     noisy = release(records, DOMAIN, cliques, epsilon=2.0, rng=np.random.default_rng(5))
-    problem = problem_of(noisy)
+    problem = tables_of(noisy)
     rng = np.random.default_rng(6)
     found = problem.infer(rng.normal(size=problem.counts.size))
     value, slope = _cell_likelihood(problem, found)
@@ -233,7 +235,7 @@ def test_the_penalised_fit_is_a_maximum_of_its_objective_wherever_it_starts(name
     records = source.sample(800, np.random.default_rng(1))
     noisy = release(records, domain, cliques, epsilon=1.0, rng=np.random.default_rng(7))
     model = fit(noisy, method="penalised", tolerance=1e-8)
-    problem = problem_of(noisy)
+    problem = tables_of(noisy)
     theta = np.concatenate([t.ravel() for t in model.potentials])
 
     def value(x):
@@ -411,7 +413,7 @@ def test_the_noise_aware_ridge_grows_with_the_noise_and_shrinks_with_n():
     values = {}
     for n, epsilon in ((100, 1.0), (1000, 1.0), (1000, 0.1)):
         noisy = release(np.array([n // 2, n // 2]), {"a": 2}, [("a",)], epsilon=epsilon, rng=np.random.default_rng(0))
-        values[n, epsilon] = noise_aware_ridge(problem_of(noisy))
+        values[n, epsilon] = noise_aware_ridge(tables_of(noisy))
     assert values[1000, 0.1] > values[100, 1.0] > values[1000, 1.0] > 0.5
     assert values[1000, 0.1] == pytest.approx(0.5 + 2 * 20**2 * 2 / 1000)
 
@@ -446,6 +448,6 @@ def test_the_optimiser_reports_when_it_ran_out_of_iterations():
     _, records = world(GRAPHS["tree"], n=300)
     noisy = release(records, DOMAIN, GRAPHS["tree"], epsilon=0.5, rng=np.random.default_rng(2))
     assert not fit(noisy, method="naive", iterations=2).report.converged
-    best = _maximum_likelihood(problem_of(noisy), _projected(problem_of(noisy)), 1.0, tolerance=1e-8, iterations=500)
+    best = maximum_likelihood(tables_of(noisy), projected(tables_of(noisy)), 1.0, tolerance=1e-8, iterations=500)
     assert best.converged
     assert best.slope <= 1e-8

@@ -20,6 +20,11 @@ from dpbook.audit import epsilon_lower_bound
 from dpbook.budget import BudgetExceeded
 from dpbook.diagnostics import calibrate
 from dpbook.graphical import hmm
+from dpbook.graphical.hmm.model import draw_paths, log_emission, tally
+from dpbook.graphical.hmm.noisy_counts import draw_counts, log_noisy_count
+from dpbook.graphical.hmm.releases import _draw_on_lattice
+from dpbook.graphical.hmm.sampler import Exact, Noisy, Settings, State, sample
+from dpbook.graphical.hmm.temperatures import assignment_loss, emission_loss
 from dpbook.posterior import ConvergenceWarning
 
 TABLE = np.array([[[45, 5]] * 4 + [[10, 40]] * 4, [[40, 8]] * 8])
@@ -66,9 +71,9 @@ def test_drawn_paths_have_the_probabilities_of_enumeration():
     emission, transition, initial = random_model(rng, 3, 3)
     counts = rng.poisson(0.7, (3, 3))
     paths, weights = path_weights(counts, emission, transition, initial)
-    logs = np.broadcast_to(hmm._log_emission(counts[None].astype(float), emission), (40_000, 1, 3, 3))
+    logs = np.broadcast_to(log_emission(counts[None].astype(float), emission), (40_000, 1, 3, 3))
     batch = (np.broadcast_to(each, (40_000, *each.shape)) for each in (transition, initial))
-    drawn = hmm._draw_paths(logs, *batch, rng)[:, 0].astype(int)
+    drawn = draw_paths(logs, *batch, rng)[:, 0].astype(int)
     seen = np.bincount(drawn @ np.array([9, 3, 1]), minlength=27)
     assert [tuple(map(int, np.base_repr(i, 3).zfill(3))) for i in range(27)] == paths
     assert stats.chisquare(seen, 40_000 * weights / weights.sum()).pvalue > 0.001
@@ -94,7 +99,7 @@ def test_the_law_of_a_noisy_count_equals_its_sum(epsilon, mean):
     terms = stats.poisson.logpmf(x, mean) + np.abs(y[:, None] - x) * math.log(ratio)
     peak = terms.max(axis=1)
     exact = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)) + math.log((1 - ratio) / (1 + ratio))
-    np.testing.assert_allclose(hmm._log_noisy_count(y, np.array(mean), np.array(ratio)), exact, atol=1e-9, rtol=1e-10)
+    np.testing.assert_allclose(log_noisy_count(y, np.array(mean), np.array(ratio)), exact, atol=1e-9, rtol=1e-10)
 
 
 def test_the_law_of_a_noisy_count_survives_the_far_tails():
@@ -109,7 +114,7 @@ def test_the_law_of_a_noisy_count_survives_the_far_tails():
             total += pmf * mpmath.mpf(ratio) ** abs(y - x)
             pmf *= mpmath.mpf(mean) / (x + 1)
         exact = float(mpmath.log(total * (1 - mpmath.mpf(ratio)) / (1 + mpmath.mpf(ratio))))
-        found = hmm._log_noisy_count(np.array([float(y)]), np.array([mean]), np.array([ratio]))
+        found = log_noisy_count(np.array([float(y)]), np.array([mean]), np.array([ratio]))
         assert found[0] == pytest.approx(exact, rel=1e-10)
 
 
@@ -125,7 +130,7 @@ def test_drawn_true_counts_have_their_exact_law(y, mean, epsilon):
     law = np.exp(log_weight - log_weight.max())
     law /= law.sum()
     full = [np.full(size, float(each)) for each in (y, mean, ratio)]
-    drawn = hmm._draw_counts(*full, hmm._log_noisy_count(*full), rng_of(3)).astype(int)
+    drawn = draw_counts(*full, log_noisy_count(*full), rng_of(3)).astype(int)
     seen = np.bincount(drawn, minlength=2000)
     common = size * law >= 5
     seen_cells = np.append(seen[common], seen[~common].sum())
@@ -141,7 +146,7 @@ def test_lattice_draws_have_the_probabilities_of_enumeration():
     rng, power = rng_of(4), np.array([[0.5, 1.2, 0.0]])
     points = [j for j in itertools.product(range(1, 8), repeat=3) if sum(j) == 8]
     weights = np.array([math.prod((j / 8) ** p for j, p in zip(point, power[0], strict=True)) for point in points])
-    drawn = np.concatenate([hmm._draw_on_lattice(np.repeat(power, 100, axis=0), 1, 8, rng) for _ in range(200)])
+    drawn = np.concatenate([_draw_on_lattice(np.repeat(power, 100, axis=0), 1, 8, rng) for _ in range(200)])
     index = {point: i for i, point in enumerate(points)}
     seen = np.bincount([index[tuple(round(8 * v) for v in row)] for row in drawn], minlength=len(points))
     assert stats.chisquare(seen, len(drawn) * weights / weights.sum()).pvalue > 0.001
@@ -156,17 +161,15 @@ EMISSION = "emission[0,0]"
 
 def draw_parameters(rng, trials):
     emission = rng.dirichlet(np.ones(3), (trials, 2))
-    rows = np.stack([rng.dirichlet(PRIOR._transition(2)[s], trials) for s in range(2)], axis=1)
+    rows = np.stack([rng.dirichlet(PRIOR.transitions(2)[s], trials) for s in range(2)], axis=1)
     initial = rng.dirichlet(np.ones(2), trials)
-    kept = {"emission": emission, "transition": rows, "initial": initial, "states": np.zeros((trials, 3, 8))}
-    ordered = hmm._in_order(kept, 0, paths=False)
+    ordered = hmm.sort_states({"emission": emission, "transition": rows, "initial": initial})
     return {name: ordered[name] for name in ("emission", "transition")} | {"first": ordered["initial"]}
 
 
 def draw_table(parameters, rng):
     trials = len(parameters["emission"])
-    flat = np.zeros((trials, 3, 8, 2))
-    paths = hmm._draw_paths(flat, parameters["transition"], parameters["first"], rng).astype(int)
+    paths = hmm.simulate_states(parameters["transition"], parameters["first"], (3, 8), rng=rng)
     activity = rng.gamma(ACTIVITY[0], ACTIVITY[1] / ACTIVITY[0], paths.shape)
     emission = np.take_along_axis(parameters["emission"][:, None], paths.reshape(trials, 1, -1, 1)[:, 0, :, None], 2)
     return rng.poisson(activity[..., None] * emission.reshape(trials, 3, 8, 3))
@@ -182,8 +185,10 @@ def calibration(method, trials, epsilon, seed):
 
     def infer(data, rng):
         if method == "non-private":
-            observed = hmm._Exact(data.astype(float))
-            return hmm._sample(observed, 0, False, "", **options, rng=rng)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                settings = Settings(**options, rng=rng)
+                return sample(Exact(data.astype(float), PRIOR), settings, order_by=0, paths=False, method="")
         known = {"activity": ACTIVITY} if method == "noise-aware" else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -264,11 +269,11 @@ def test_leaps_of_an_activity_keep_its_law():
     """400 chains of 150 leaps end within 4 standard errors of the law's mean and mean logarithm, by integration."""
     noisy, shape, mean, r = np.array([9.0, 2.0]), 2.0, 8.0, math.exp(-1)
     law, chains = np.array([0.7, 0.3]), 400
-    observed = hmm._Noisy(noisy[None, None, None], np.array([r]), np.array([shape]), np.array([mean]))
+    observed = Noisy(noisy[None, None, None], hmm.Prior(), np.array([r]), np.array([shape]), np.array([mean]))
     flat = np.full((chains, 1, 1, 1), mean)
     rows = np.broadcast_to([0.5, 0.5], (chains, 1, 2, 2))
-    state = hmm._State(np.broadcast_to(law, (chains, 1, 2, 2)), rows, rows[..., 0, :], 0 * flat, flat)
-    norm = hmm._log_noisy_count(noisy, state.activity[..., None] * law, np.array(r))
+    state = State(np.broadcast_to(law, (chains, 1, 2, 2)), rows, rows[..., 0, :], 0 * flat, flat, 0)
+    norm = log_noisy_count(noisy, state.activity[..., None] * law, np.array(r))
     rng, kept = rng_of(17), []
     for step in range(150):
         activity, norm = observed._leap_activity(rng, state, state.states, norm, 1.0)
@@ -321,8 +326,8 @@ def test_states_are_in_the_order_that_was_asked_for():
 def test_renamed_states_keep_the_likelihood():
     rng = rng_of(15)
     emission, transition, initial = (each[None, None] for each in random_model(rng, 3, 4))
-    kept = {"emission": emission, "transition": transition, "initial": initial, "states": np.zeros((1, 1, 2, 5))}
-    ordered = hmm._in_order(kept, 2, paths=False)
+    kept = {"emission": emission, "transition": transition, "initial": initial}
+    ordered = hmm.sort_states(kept, 2)
     counts = rng.poisson(3, (2, 5, 4))
     one, other = (
         hmm.log_likelihood(counts, each["emission"], each["transition"], each["initial"]) for each in (kept, ordered)
@@ -379,7 +384,7 @@ def test_the_audit_does_not_refute_the_noisy_table(seed, trials):
 
 
 def test_the_audit_catches_a_table_noised_for_sensitivity_one(monkeypatch):
-    monkeypatch.setattr(hmm, "_table_sensitivity", lambda: 1)
+    monkeypatch.setattr(hmm.releases, "histogram", lambda: 1.0)
     one, other = np.array([[[4, 6]]]), np.array([[[5, 5]]])
 
     def release(table, rng):
@@ -404,12 +409,12 @@ def exact_law_of_a_sweep(table, epsilon, looks):
     paths = list(itertools.product(range(2), repeat=places))
     law = {}
     for start in paths:
-        heat = max(1.0, hmm._emission_loss(least, grid, 2) / step)
-        tallies = hmm._tallies(table.astype(float), np.array(start, dtype=float)[:, None], 2)
+        heat = max(1.0, emission_loss(least, grid, 2) / step)
+        tallies = tally(table.astype(float), np.array(start, dtype=float)[:, None], 2)
         logs = np.array([(tallies * np.log(phi)).sum() / heat for phi in points])
         first = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
         for i, phi in enumerate(points):
-            heat = max(1.0, hmm._assignment_loss(phi) / step)
+            heat = max(1.0, assignment_loss(phi) / step)
             logs = np.array([(table[:, 0] * np.log(phi[list(path)])).sum() / heat for path in paths])
             second = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
             for path, p in zip(paths, second, strict=True):
@@ -450,7 +455,7 @@ def loss_between(logs, others):
 def test_a_look_at_the_emissions_costs_what_it_is_said_to_cost_and_no_less():
     """1,000 events of one type in one state, one of them replaced: the exact loss comes within 1 % of its bound."""
     least, grid, step = 1, 20, 0.5
-    heat = hmm._emission_loss(least, grid, 2) / step
+    heat = emission_loss(least, grid, 2) / step
     shares = np.arange(least, grid - least + 1) / grid
     logs = [(a * np.log(shares) + b * np.log(1 - shares)) / heat for a, b in ((1000, 0), (999, 1))]
     assert 0.99 * step < loss_between(*logs) <= step
@@ -460,7 +465,7 @@ def test_a_look_at_the_emissions_costs_what_it_is_said_to_cost_and_no_less():
 def test_a_look_at_the_hidden_states_costs_what_it_is_said_to_cost_and_no_less(share):
     """Two places, each sure of its state; an event moves from one to the other: within 1 % of the bound."""
     emission, step, many = np.array([[share, 1 - share], [1 - share, share]]), 0.5, 10_000
-    heat = hmm._assignment_loss(emission) / step
+    heat = assignment_loss(emission) / step
     paths = list(itertools.product(range(2), repeat=2))
     tables = (np.array([[many, 0], [0, many]]), np.array([[many - 1, 0], [1, many]]))
     logs = [np.array([(x * np.log(emission[list(path)])).sum() / heat for path in paths]) for x in tables]
@@ -492,7 +497,7 @@ def lattice_release(heat):
 
     def release(table, rng, trials):
         tallies = np.broadcast_to(table, (trials, 2))
-        return hmm._draw_on_lattice(tallies / heat, 1, 20, rng)[:, 0]
+        return _draw_on_lattice(tallies / heat, 1, 20, rng)[:, 0]
 
     return release
 
@@ -500,7 +505,7 @@ def lattice_release(heat):
 def test_the_audit_does_not_refute_an_emission_draw_and_catches_it_too_cold():
     """The worst pair moves one event between types; at half the temperature the loss doubles."""
     one, other = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    heat = hmm._emission_loss(1, 20, 2) / 2.0
+    heat = emission_loss(1, 20, 2) / 2.0
     bounds = [
         epsilon_lower_bound(lattice_release(h), one, other, trials=60_000, batched=True, rng=rng_of(20))
         for h in (heat, heat / 3)
@@ -565,28 +570,28 @@ def test_the_budget_is_charged_before_anything_is_drawn(function):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"counts": TABLE[0]}, "counts must have shape"),
-        ({"counts": TABLE.astype(float)}, "counts must hold whole"),
-        ({"counts": -TABLE}, "counts must not"),
-        ({"counts": TABLE[..., :1]}, "counts must have shape"),
-        ({"counts": 0 * TABLE}, "counts must hold"),
-        ({"counts": [[[1, 2]], [[1]]]}, "counts must have shape"),
-        ({"counts": np.full((1, 2, 2), 2**62)}, "counts must hold at most"),
-        ({"counts": np.full((1, 2, 2), 2**63 + 5, dtype=np.uint64)}, "counts must fit in signed 64-bit"),
-        ({"counts": None}, "counts must hold whole"),
+        ({"data": TABLE[0]}, "data must have shape"),
+        ({"data": TABLE.astype(float)}, "data must hold whole"),
+        ({"data": -TABLE}, "data must not"),
+        ({"data": TABLE[..., :1]}, "data must have shape"),
+        ({"data": 0 * TABLE}, "data must hold"),
+        ({"data": [[[1, 2]], [[1]]]}, "data must have shape"),
+        ({"data": np.full((1, 2, 2), 2**62)}, "data must hold at most"),
+        ({"data": np.full((1, 2, 2), 2**63 + 5, dtype=np.uint64)}, "data must fit in signed 64-bit"),
+        ({"data": None}, "data must hold whole"),
         (
-            {"counts": np.ma.masked_equal(TABLE, TABLE.max())},
-            "counts must hold whole numbers: some entries are missing",
+            {"data": np.ma.masked_equal(TABLE, TABLE.max())},
+            "data must hold whole numbers: some entries are missing",
         ),
         (
-            {"counts": [[np.ma.masked_equal(row, TABLE.max()) for row in place] for place in TABLE]},
+            {"data": [[np.ma.masked_equal(row, TABLE.max()) for row in place] for place in TABLE]},
             "some entries are missing",
         ),
-        ({"counts": np.where(TABLE.max() == TABLE, None, TABLE)}, "some entries are missing"),
-        ({"counts": TABLE.astype(str)}, "counts must hold whole"),
-        ({"counts": TABLE.astype(str).astype(object)}, "counts must hold whole"),
-        ({"counts": np.where(TABLE.max() == TABLE, 10**30, TABLE.astype(object))}, "counts must fit in signed 64-bit"),
-        ({"counts": TABLE > 0}, "counts must hold whole"),
+        ({"data": np.where(TABLE.max() == TABLE, None, TABLE)}, "some entries are missing"),
+        ({"data": TABLE.astype(str)}, "data must hold whole"),
+        ({"data": TABLE.astype(str).astype(object)}, "data must hold whole"),
+        ({"data": np.where(TABLE.max() == TABLE, 10**30, TABLE.astype(object))}, "data must fit in signed 64-bit"),
+        ({"data": TABLE > 0}, "data must hold whole"),
         ({"epsilon": 5e-324}, "epsilon must lie between"),
         ({"epsilon": 1e-300}, "epsilon must lie between"),
         ({"epsilon": 1e200}, "epsilon must lie between"),
@@ -605,14 +610,14 @@ def test_the_budget_is_charged_before_anything_is_drawn(function):
 )
 def test_bad_arguments_of_a_private_chain_are_named_and_cost_nothing(change, named):
     budget = PrivacyBudget(1.0)
-    arguments = {"counts": TABLE, "states": 2, "epsilon": 1.0, "rng": rng_of(26), "budget": budget} | change
+    arguments = {"data": TABLE, "states": 2, "epsilon": 1.0, "rng": rng_of(26), "budget": budget} | change
     with pytest.raises((TypeError, ValueError), match=named):
-        hmm.release_gibbs(arguments.pop("counts"), **arguments)
+        hmm.release_gibbs(arguments.pop("data"), **arguments)
     assert budget.ledger == ()
-    if set(change) <= {"counts", "epsilon", "rng"}:
-        arguments = {"counts": TABLE, "epsilon": 1.0, "rng": rng_of(26), "budget": budget} | change
+    if set(change) <= {"data", "epsilon", "rng"}:
+        arguments = {"data": TABLE, "epsilon": 1.0, "rng": rng_of(26), "budget": budget} | change
         with pytest.raises((TypeError, ValueError), match=named):
-            hmm.release_counts(arguments.pop("counts"), **arguments)
+            hmm.release_counts(arguments.pop("data"), **arguments)
         assert budget.ledger == ()
 
 
@@ -767,7 +772,7 @@ def test_the_preview_says_what_the_releases_do():
     look = hmm.preview(TABLE.shape, n=int(TABLE.sum()), epsilon=0.5, sweeps=4)
     assert look.noise_scale == hmm.release_counts(TABLE, epsilon=0.5, rng=rng_of(29)).scale["counts"]
     chain = hmm.release_gibbs(TABLE, states=2, epsilon=0.5, sweeps=4, rng=rng_of(29))
-    assert look.temperature == pytest.approx(chain.scale["emission"])
+    assert look.notes["temperature"] == pytest.approx(chain.scale["emission"])
     noise = np.concatenate(
         [(hmm.release_counts(TABLE, epsilon=0.5, rng=rng_of(s))["counts"] - TABLE).ravel() for s in range(400)]
     )

@@ -262,21 +262,21 @@ WRONG = [
     ({"epsilon": 0.0}, ValueError, "epsilon"),
     ({"epsilon": np.nan}, ValueError, "epsilon"),
     ({"rng": 3}, TypeError, "rng"),
-    ({"records": people(5).assign(a=7)}, ValueError, "'a'"),
-    ({"records": people(5).assign(a=0.5)}, ValueError, "'a'"),
-    ({"records": people(5).assign(b="q")}, ValueError, "'b'"),
-    ({"records": people(5).assign(b=None)}, ValueError, "'b'"),
-    ({"records": people(5).drop(columns="b")}, ValueError, "'b'"),
-    ({"records": people(0)}, ValueError, "at least one record"),
-    ({"records": -np.ones((2, 3, 2))}, ValueError, "negative"),
-    ({"records": np.full((2, 3, 2), 0.5)}, ValueError, "whole counts"),
-    ({"records": np.ones((2, 3))}, ValueError, "shape"),
-    ({"records": 3}, TypeError, "records"),
-    ({"records": people(5).assign(k=-1), "counts": "k"}, ValueError, "negative"),
+    ({"data": people(5).assign(a=7)}, ValueError, "'a'"),
+    ({"data": people(5).assign(a=0.5)}, ValueError, "'a'"),
+    ({"data": people(5).assign(b="q")}, ValueError, "'b'"),
+    ({"data": people(5).assign(b=None)}, ValueError, "'b'"),
+    ({"data": people(5).drop(columns="b")}, ValueError, "'b'"),
+    ({"data": people(0)}, ValueError, "at least one record"),
+    ({"data": -np.ones((2, 3, 2))}, ValueError, "negative"),
+    ({"data": np.full((2, 3, 2), 0.5)}, ValueError, "whole counts"),
+    ({"data": np.ones((2, 3))}, ValueError, "shape"),
+    ({"data": 3}, TypeError, "data"),
+    ({"data": people(5).assign(k=-1), "counts": "k"}, ValueError, "negative"),
     ({"counts": "k"}, ValueError, "'k'"),
     ({"counts": "a"}, ValueError, "counts"),
     ({"person": "k", "counts": "j"}, ValueError, "counts and person"),
-    ({"records": iter([people(5)]), "person": "k"}, TypeError, "person"),
+    ({"data": iter([people(5)]), "person": "k"}, TypeError, "person"),
     ({"null": "nowhere"}, ValueError, "null"),
     ({"domain": {**DOMAIN, "a": {0, 1}}}, TypeError, r"domain\['a'\] must be .* a sequence of labels"),
     ({"domain": {**DOMAIN, "a": [0.0, np.inf]}}, TypeError, r"domain\['a'\].*finite"),
@@ -287,22 +287,22 @@ WRONG = [
     ({"epsilon": "1"}, TypeError, "epsilon"),
     ({"epsilon": np.inf}, ValueError, "epsilon"),
     ({"budget": 5}, TypeError, "budget"),
-    ({"records": people(5).assign(a=np.nan)}, ValueError, "'a'"),
-    ({"records": people(5).assign(a=np.inf)}, ValueError, "'a'"),
-    ({"records": people(5).assign(a=-1)}, ValueError, "'a'"),
-    ({"records": people(5).assign(a="0")}, TypeError, "'a'"),
-    ({"records": pd.concat([people(5), people(5)[["a"]]], axis=1)}, ValueError, "one column 'a'"),
-    ({"records": iter([])}, ValueError, "at least one record"),
-    ({"records": iter([people(5), 3])}, TypeError, "records"),
-    ({"records": [people(5)]}, TypeError, "records"),
-    ({"records": np.full((2, 3, 2), np.nan)}, ValueError, "records"),
-    ({"records": np.full((2, 3, 2), 2.0**62)}, ValueError, "records must number at most"),
-    ({"records": np.full((2, 3, 2), 1e300)}, ValueError, "records must number at most"),
-    ({"records": people(5).assign(k=[9e18, 9e18, 1, 1, 1]), "counts": "k"}, ValueError, "records must number at most"),
-    ({"records": people(5).assign(k=np.nan), "counts": "k"}, ValueError, "counts"),
-    ({"records": people(5).assign(k="many"), "counts": "k"}, TypeError, "counts"),
-    ({"records": people(5).assign(k=0), "counts": "k"}, ValueError, "at least one record"),
-    ({"records": people(5).assign(k=[1, 1, None, 2, 2]), "person": "k"}, ValueError, "'k' has a missing value"),
+    ({"data": people(5).assign(a=np.nan)}, ValueError, "'a'"),
+    ({"data": people(5).assign(a=np.inf)}, ValueError, "'a'"),
+    ({"data": people(5).assign(a=-1)}, ValueError, "'a'"),
+    ({"data": people(5).assign(a="0")}, TypeError, "'a'"),
+    ({"data": pd.concat([people(5), people(5)[["a"]]], axis=1)}, ValueError, "one column 'a'"),
+    ({"data": iter([])}, ValueError, "at least one record"),
+    ({"data": iter([people(5), 3])}, TypeError, "data"),
+    ({"data": [people(5)]}, TypeError, "data"),
+    ({"data": np.full((2, 3, 2), np.nan)}, ValueError, "data"),
+    ({"data": np.full((2, 3, 2), 2.0**62)}, ValueError, "data must number at most"),
+    ({"data": np.full((2, 3, 2), 1e300)}, ValueError, "data must number at most"),
+    ({"data": people(5).assign(k=[9e18, 9e18, 1, 1, 1]), "counts": "k"}, ValueError, "data must number at most"),
+    ({"data": people(5).assign(k=np.nan), "counts": "k"}, ValueError, "counts"),
+    ({"data": people(5).assign(k="many"), "counts": "k"}, TypeError, "counts"),
+    ({"data": people(5).assign(k=0), "counts": "k"}, ValueError, "at least one record"),
+    ({"data": people(5).assign(k=[1, 1, None, 2, 2]), "person": "k"}, ValueError, "'k' has a missing value"),
     ({"person": 3}, TypeError, "person"),
     ({"null": -1}, ValueError, "null"),
 ]
@@ -311,7 +311,7 @@ WRONG = [
 @pytest.mark.parametrize(("change", "error", "message"), WRONG)
 def test_a_wrong_argument_is_named_before_anything_is_spent(change, error, message):
     budget = PrivacyBudget(1.0)
-    arguments = {"records": people(5), "domain": DOMAIN, "cliques": CLIQUES, "epsilon": 1.0, **change}
+    arguments = {"data": people(5), "domain": DOMAIN, "cliques": CLIQUES, "epsilon": 1.0, **change}
     with pytest.raises(error, match=message):
         release(**{"rng": np.random.default_rng(0), "budget": budget, **arguments})
     assert budget.remaining == 1.0
@@ -459,7 +459,7 @@ HIDDEN = np.ma.masked_equal(np.arange(12).reshape(2, 3, 2), 7)
 
 
 @pytest.mark.parametrize(
-    ("records", "error"),
+    ("data", "error"),
     [
         (HIDDEN, ValueError),
         ([list(rows) for rows in HIDDEN], ValueError),
@@ -486,10 +486,10 @@ HIDDEN = np.ma.masked_equal(np.arange(12).reshape(2, 3, 2), 7)
     ],
 )
 @pytest.mark.parametrize("take", [release, graphical.release_dpsgd], ids=["tables", "gradients"])
-def test_missing_hidden_or_foreign_values_raise_and_cost_nothing(take, records, error):
+def test_missing_hidden_or_foreign_values_raise_and_cost_nothing(take, data, error):
     budget = PrivacyBudget(1.0, 0.5)
-    with pytest.raises(error, match="records"):
-        take(records, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(0), budget=budget)
+    with pytest.raises(error, match="data"):
+        take(data, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(0), budget=budget)
     assert budget.ledger == ()
 
 
@@ -525,8 +525,12 @@ def test_a_preview_tells_the_scale_of_the_release_and_refuses_what_the_release_r
     assert (
         look.noise_scale == release(people(100), DOMAIN, CLIQUES, epsilon=0.5, rng=np.random.default_rng(0)).scale["a"]
     )
-    assert look.cells == 6 + 6 + 2
-    even = preview(DOMAIN, CLIQUES, n=round(look.break_even_n), epsilon=0.5)
-    assert even.noise_sd == pytest.approx(even.sampling_sd, rel=0.01)
+    assert look.notes["cells"] == 6 + 6 + 2
+    assert list(look.summary().index) == ["a,b", "c,b", "a"]
+    for table, even_n in enumerate(look.break_even_n):
+        even = preview(DOMAIN, CLIQUES, n=round(even_n), epsilon=0.5)
+        assert even.noise_sd[table] == pytest.approx(even.sampling_sd[table], rel=0.01)
+        assert even.posterior_sd[table] == pytest.approx(np.sqrt(2) * even.nonprivate_sd[table], rel=0.01)
+    assert look.notes["relative_error"] == pytest.approx(look.noise_sd[0] / (100 / 6))
     with pytest.raises(ValueError, match="n must be"):
         preview(DOMAIN, CLIQUES, n=0, epsilon=1.0)

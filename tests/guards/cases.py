@@ -669,18 +669,13 @@ def gradient_cases(draw: Any) -> Case:
     names = list(model["domain"])
     epsilon, delta, sampling, steps = draw(st.sampled_from(RUNS))
     clip = draw(st.sampled_from([0.3, 1.5, 100.0]))
-    settings = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "sampling": sampling,
-        "steps": steps,
-        "clip": clip,
-        "insecure": True,
-    }
+    training = {"sampling": sampling, "steps": steps, "clip": clip}
+    settings = {"epsilon": epsilon, "delta": delta, "insecure": True}
     frame = _people_frame(people, names)
 
     def release(function: Any, data: Any, **given: Any) -> Any:
-        return function(data, **(model | settings | options | given))
+        chosen = graphical.Training(**(training | {name: given.pop(name) for name in training if name in given}))
+        return function(data, training=chosen, **(model | settings | options | given))
 
     return Case(
         release,
@@ -689,7 +684,7 @@ def gradient_cases(draw: Any) -> Case:
         epsilon,
         delta,
         same=lambda: frame.astype(np.int8),
-        says=(people, others, model, options, settings),
+        says=(people, others, model, options, training, settings),
     )
 
 

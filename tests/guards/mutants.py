@@ -349,7 +349,7 @@ OWN: list[Mutant] = [
     Mutant(graphical.release, "wrong unit of privacy", wrapped(_rows_not_people)),
     Mutant(graphical.release_dpsgd, "factor 2", patched(dpsgd, "gradient_noise", _half_multiplier)),
     Mutant(graphical.release_dpsgd, "not clipped", patched(dpsgd, "_clipped_sum", _unclipped)),
-    Mutant(hmm.release_counts, "factor 2", patched(hmm, "histogram", answers(1.0))),
+    Mutant(hmm.release_counts, "factor 2", patched(hmm.releases, "histogram", answers(1.0))),
     Mutant(hmm.release_counts, "side channel", wrapped(_tells_the_total)),
     Mutant(hmm.release_gibbs, "side channel", wrapped(_tells_the_total)),
 ]

@@ -1,4 +1,7 @@
-"""Tables and potentials as one vector, and inference on it: what every way of fitting a field shares."""
+"""Noisy tables and potentials as one vector, and inference on it: what every way of fitting a field shares.
+
+Chapter 5 explains them. :func:`tables_of` reads a release; nothing here reads data.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,20 @@ from functools import cached_property
 
 import numpy as np
 
+from dpbook import _arrays
 from dpbook._arrays import Array
-from dpbook.graphical.domain import Domain, Groups
+from dpbook.graphical.domain import TABLES_MODEL, Domain, Groups, checked_groups
 from dpbook.graphical.field import FitReport, MarkovRandomField, make_engine
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree
 from dpbook.graphical.loopy import LoopyBeliefs, LoopyGraph
+from dpbook.release import Release
 
-__all__ = ["Problem"]
+__all__ = ["NoisyTables", "project_to_simplex", "tables_of"]
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Tables of counts to fit a field to, laid end to end.
+class NoisyTables:
+    """Tables of counts to fit a field to, laid end to end, with the scale of the noise on each cell.
 
     A table shared by M tied cliques holds the mean of their marginals, times n; its potentials count M times in a
     record's log probability. Everything below works for one table a clique (M = 1) and for tied ones alike.
@@ -45,18 +50,17 @@ class Problem:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.graphical.domain import Domain
-    >>> from dpbook.graphical.problem import Problem
-    >>> problem = Problem.of(Domain.of({"a": 2}), ((("a",),),), [np.array([3.0, 1.0])], [0.0], 4)
-    >>> found = problem.infer(np.zeros(2))
+    >>> from dpbook.graphical import Domain, NoisyTables
+    >>> tables = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([3.0, 1.0])], [0.0], 4)
+    >>> found = tables.infer(np.zeros(2))
     >>> found.means
     array([0.5, 0.5])
-    >>> problem.tangent(found, np.array([1.0, 0.0]))
+    >>> tables.tangent(found, np.array([1.0, 0.0]))
     array([ 0.25, -0.25])
-    >>> theta = problem.start(np.array([0.75, 0.25]))
-    >>> problem.field(theta, None).marginal("a")
+    >>> theta = tables.start(np.array([0.75, 0.25]))
+    >>> tables.field(theta, None).marginal("a")
     array([0.75, 0.25])
-    >>> problem.split(problem.consistent(problem.counts))
+    >>> tables.split(tables.consistent(tables.counts))
     [array([3., 1.])]
 
     Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
@@ -81,25 +85,8 @@ class Problem:
         *,
         inference: str = "auto",
         limit: int = LARGEST_TABLE,
-    ) -> Problem:
-        """Return the problem of fitting a field to these tables.
-
-        Parameters
-        ----------
-        domain, groups, n
-            As in the class.
-        tables : sequence of ndarray
-            One a group.
-        scales : sequence of float
-            The noise scale of each table.
-        inference, limit
-            As in :class:`MarkovRandomField`.
-
-        Returns
-        -------
-        Problem
-            Ready for inference.
-        """
+    ) -> NoisyTables:
+        """Return one table a group, each with its noise scale, as a vector, ready for inference."""
         if not len(tables) == len(scales) == len(groups):
             raise ValueError(
                 f"tables and scales must have one entry for each of {len(groups)} cliques, got {len(tables)} and "
@@ -138,18 +125,7 @@ class Problem:
         return np.repeat([float(len(group)) for group in self.groups], sizes)
 
     def split(self, vector: Array) -> list[Array]:
-        """Return a vector as tables.
-
-        Parameters
-        ----------
-        vector : ndarray
-            One number a cell.
-
-        Returns
-        -------
-        list of ndarray
-            One table a group.
-        """
+        """Return a vector of one number a cell as tables, one a group."""
         ends = self._ends
         return [vector[a:b].reshape(s) for a, b, s in zip(ends, ends[1:], self.shapes, strict=False)]
 
@@ -169,18 +145,7 @@ class Problem:
         return np.concatenate(parts)
 
     def infer(self, theta: Array) -> Inferred:
-        """Run inference at some potentials.
-
-        Parameters
-        ----------
-        theta : ndarray
-            Log-potentials, laid end to end.
-
-        Returns
-        -------
-        Inferred
-            The log partition function and the mean tables, on the scale of probabilities.
-        """
+        """Run inference at some log-potentials: the log partition function, and mean tables of probabilities."""
         members = self._members(theta)
         if isinstance(self.engine, LoopyGraph):
             found: Beliefs | LoopyBeliefs = self.engine.infer(members, warm=True)
@@ -189,39 +154,13 @@ class Problem:
         return Inferred(float(found.log_partition[0]), self._mean(found.marginals), found)
 
     def tangent(self, inferred: Inferred, direction: Array) -> Array:
-        """Return the derivative of the mean tables as the potentials move; exact inference only.
-
-        Parameters
-        ----------
-        inferred : Inferred
-            Where the derivative is taken.
-        direction : ndarray
-            The direction of the potentials.
-
-        Returns
-        -------
-        ndarray
-            The derivative of each cell's mean.
-        """
+        """Return the derivative of the mean tables as the potentials move; exact inference only."""
         assert isinstance(self.engine, JunctionTree)
         assert isinstance(inferred.beliefs, Beliefs)
         return self._mean(self.engine.tangent(inferred.beliefs, self._members(direction)))
 
     def field(self, theta: Array, report: FitReport | None) -> MarkovRandomField:
-        """Return the field with these potentials.
-
-        Parameters
-        ----------
-        theta : ndarray
-            Log-potentials, laid end to end.
-        report : FitReport or None
-            How they were found.
-
-        Returns
-        -------
-        MarkovRandomField
-            With this problem's engine.
-        """
+        """Return the field with these log-potentials, and a report of how they were found."""
         made = object.__new__(MarkovRandomField)
         made.domain, made.groups, made.limit = self.domain, self.groups, self.limit
         made.engine = (
@@ -237,16 +176,6 @@ class Problem:
         can be averaged by itself over the tables that hold it. What is taken away has no effect on the law of a field
         fitted to the tables: moving a potential from one clique to another that holds the same variables changes
         nothing but the potentials themselves.
-
-        Parameters
-        ----------
-        vector : ndarray
-            Tables, laid end to end.
-
-        Returns
-        -------
-        ndarray
-            Tables with equal margins wherever two of them overlap.
         """
         if any(len(group) > 1 for group in self.groups):
             return vector
@@ -270,20 +199,10 @@ class Problem:
         return np.concatenate([table.ravel() for table in made])
 
     def start(self, probabilities: Array) -> Array:
-        """Return potentials whose field has about these tables as marginals; exactly, on trees of consistent tables.
+        """Return potentials whose field has about these positive tables as marginals; exactly, on consistent trees.
 
         A clique gets the log of its table, less a share of the logs of its variables' own marginals, so that each
         variable is counted once over all cliques that hold it.
-
-        Parameters
-        ----------
-        probabilities : ndarray
-            Positive tables that sum to 1 each, laid end to end.
-
-        Returns
-        -------
-        ndarray
-            Log-potentials.
         """
         degree: dict[str, int] = {}
         for member in (member for group in self.groups for member in group):
@@ -317,3 +236,84 @@ class Inferred:
     log_partition: float
     means: Array
     beliefs: Beliefs | LoopyBeliefs
+
+
+def tables_of(release: Release, *, inference: str = "auto", limit: int = LARGEST_TABLE) -> NoisyTables:
+    """Return the tables of a release, ready to fit a field to them.
+
+    Where a table's total depends on the data (null records), it is estimated by its noisy cells' sum, and the table
+    and its noise are scaled up to n records. A record that counts in a table also counts in every table whose cliques
+    contain that table's: where the noisy sums have the opposite order, they are pooled by their precision.
+
+    Parameters
+    ----------
+    release : Release
+        From :func:`dpbook.graphical.release`.
+    inference, limit
+        As in :func:`dpbook.graphical.fit`.
+
+    Returns
+    -------
+    NoisyTables
+        Tables, noise scales, and what runs inference on them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook import graphical
+    >>> noisy = graphical.release(np.array([30, 10]), {"a": 2}, [("a",)], epsilon=1.0, rng=np.random.default_rng(0))
+    >>> graphical.tables_of(noisy).counts.round(1)
+    array([30.6,  8.8])
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+    if not isinstance(release, Release):
+        raise TypeError(f"release must be a Release of clique tables, got {type(release).__name__}")
+    release.require(model=TABLES_MODEL, mechanisms=("laplace",))
+    domain = Domain.of_settings(release.settings["domain"])
+    groups = checked_groups([list(group) for group in release.settings["cliques"]], domain)
+    tables = [np.asarray(table, dtype=float) for table in release.values.values()]
+    scales = [release.scale[name] for name in release.values]
+    if not release.settings["totals known"]:
+        factors = [release.n / total for total in _totals(groups, tables, scales, release.n)]
+        tables = [table * factor for table, factor in zip(tables, factors, strict=True)]
+        scales = [scale * factor for scale, factor in zip(scales, factors, strict=True)]
+    return NoisyTables.of(domain, groups, tables, scales, release.n, inference=inference, limit=limit)
+
+
+def _totals(groups: Groups, tables: Sequence[Array], scales: Sequence[float], n: int) -> list[float]:
+    """Return the number of records that count in each table, at least a hundredth of all."""
+    totals = [float(table.sum()) for table in tables]
+    precision = [1 / (table.size * scale**2) for table, scale in zip(tables, scales, strict=True)]
+    for i, j in itertools.permutations(range(len(groups)), 2):
+        within = all(any(set(small) <= set(large) for large in groups[j]) for small in groups[i])
+        if within and totals[i] > totals[j]:
+            both = precision[i] + precision[j]
+            totals[i] = totals[j] = (precision[i] * totals[i] + precision[j] * totals[j]) / both
+            precision[i] = precision[j] = both
+    return [float(np.clip(total, 0.01 * n, n)) for total in totals]
+
+
+def project_to_simplex(table: Array) -> Array:
+    """Return the nearest table of non-negative entries that sum to 1.
+
+    Parameters
+    ----------
+    table : ndarray
+        Any finite numbers, such as noisy counts over n.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape: each entry less one common threshold, cut off at 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.graphical import project_to_simplex
+    >>> project_to_simplex(np.array([0.75, 0.5, -0.25]))
+    array([0.625, 0.375, 0.   ])
+
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    """
+    return _arrays.project_to_simplex(table.ravel()).reshape(table.shape)
