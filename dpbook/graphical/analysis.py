@@ -54,6 +54,8 @@ class Analysis:
     >>> found = graphical.combine(np.array([[1.0], [2.0], [3.0]]), np.full((3, 1), 0.1), labels=["slope"])
     >>> found.mean, found.sd.round(2), found.interval(0.9).round(1)
     (array([2.]), array([1.11]), array([[-1.6,  5.6]]))
+    >>> found.quantile(0.95).round(1)
+    array([5.6])
     >>> found.summary(0.9).round(1)
            mean   sd   5%  95%  freedom
     slope   2.0  1.1 -1.6  5.6      1.7
@@ -67,16 +69,49 @@ class Analysis:
     labels: tuple[str, ...]
 
     def quantile(self, q: float) -> Array:
-        """Return the q-quantile of each estimate's Student law."""
+        """Return a quantile of each estimate's Student law.
+
+        Parameters
+        ----------
+        q : float
+            In (0, 1).
+
+        Returns
+        -------
+        ndarray
+            One number an estimate.
+        """
         return np.asarray(self.mean + stats.t.ppf(fraction("q", q), self.freedom) * self.sd)
 
     def interval(self, level: float = 0.95) -> Array:
-        """Return the ends of each interval, (estimate, 2)."""
+        """Return central intervals.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            How often they are to hold the truth.
+
+        Returns
+        -------
+        ndarray, (estimate, 2)
+            Their ends.
+        """
         reach = stats.t.ppf((1 + fraction("level", level)) / 2, self.freedom) * self.sd
         return np.stack([self.mean - reach, self.mean + reach], axis=-1)
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return a table with a row for each estimate: mean, sd, the ends of its interval, degrees of freedom."""
+        """Return a table with a row for each estimate.
+
+        Parameters
+        ----------
+        level : float, default 0.95
+            Of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``mean``, ``sd``, the ends of the interval, named by their probabilities, and degrees of ``freedom``.
+        """
         low, high = self.interval(level).T
         tails = [f"{100 * p:.10g}%" for p in ((1 - level) / 2, (1 + level) / 2)]
         columns = {"mean": self.mean, "sd": self.sd, tails[0]: low, tails[1]: high, "freedom": self.freedom}

@@ -33,39 +33,9 @@ def minimise_in_box(
 ) -> Array:
     """Minimise a smooth function of x over ``|x| ≤ bound``, until the caller says that it is settled.
 
-    Variables that lie at a bound and are pushed against it stay there; the others move by L-BFGS, and are cut off at
-    their bounds. The step is halved until the function falls by enough.
-
-    Parameters
-    ----------
-    function : callable
-        Returns the value and the slope at a point.
-    start : ndarray
-        Where to begin, in the box.
-    bound : ndarray
-        Half the box's width for each variable; ``inf`` for a free one.
-    curvature : ndarray
-        A guess at the second derivative in each variable, to begin with.
-    settled : callable
-        Asked after every evaluation; True stops.
-    iterations : int
-        The most steps.
-
-    Returns
-    -------
-    ndarray
-        The last point.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.graphical.boxed import minimise_in_box
-    >>> target = np.array([0.5, 3.0])
-    >>> minimise_in_box(lambda x: (float((x - target) @ (x - target)), 2 * (x - target)), np.zeros(2), np.ones(2),
-    ...                 curvature=np.ones(2), settled=lambda: False, iterations=10)
-    array([0.5, 1. ])
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+    ``function`` returns value and slope; ``curvature`` is a guess at the second derivative in each variable, to begin
+    with; a bound is ``inf`` for a free variable. Variables that lie at a bound and are pushed against it stay there;
+    the others move by L-BFGS, and are cut off at their bounds. The step is halved until the function falls by enough.
     """
     x = start
     value, slope = function(x)

@@ -10,13 +10,14 @@ import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._validation import integer, present_array, unmasked
+from dpbook.schema import Category, Flag, Number, Schema
 
 __all__ = ["Clique", "Domain", "chain"]
 
@@ -27,24 +28,6 @@ Clique = tuple[str, ...]
 Groups = tuple[tuple[Clique, ...], ...]
 
 _MOST_LABELS = 10**6  # of whole numbers that do not start at 0, each of which gets a label
-
-
-@runtime_checkable
-class Described(Protocol):
-    """What a domain asks of a ``Schema``, whose module reads data and so is none of the analyst's."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def kinds(self) -> Mapping[str, str]: ...
-    @property
-    def dtypes(self) -> Mapping[str, Any]: ...
-    @property
-    def bounds(self) -> Mapping[str, tuple[float, float]]: ...
-    @property
-    def cardinalities(self) -> Mapping[str, int]: ...
-    @property
-    def missing(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -98,7 +81,7 @@ class Domain:
                 raise ValueError(f"domain[{name!r}] must have a label for each of {size} states, got {labels!r}")
 
     @classmethod
-    def of(cls, domain: Domain | Described | Mapping[str, Any]) -> Domain:
+    def of(cls, domain: Domain | Schema | Mapping[str, Any]) -> Domain:
         """Return the domain that a mapping or a schema describes; raise, naming the variable, where it describes none.
 
         Parameters
@@ -114,7 +97,7 @@ class Domain:
         """
         if isinstance(domain, Domain):
             return domain
-        if isinstance(domain, Described):
+        if isinstance(domain, Schema):
             return cls.of({name: _states(name, domain) for name in domain.names})
         if not isinstance(domain, Mapping) or not domain:
             raise TypeError(f"domain must map names to numbers of states or to labels, got {domain!r}")
@@ -255,27 +238,26 @@ class Domain:
         return pd.DataFrame(columns)
 
 
-def _states(name: str, schema: Described) -> int | Sequence[Any]:
+def _states(name: str, schema: Schema) -> int | Sequence[Any]:
     """Return the states of a schema's column: their number where they are 0, 1, …, else their labels."""
-    kind = schema.kinds[name]
-    if kind == "number":
+    kind = schema.columns[name]
+    if isinstance(kind, Number):
         raise ValueError(
             f"domain[{name!r}] must have finitely many states, and a Number has not: bin it, by public edges, into a "
             "Category or an Integer"
         )
-    if kind == "category":
+    if isinstance(kind, Category):
         return list(schema.dtypes[name].categories)
     if schema.missing == "category":
         raise ValueError(
             f"domain[{name!r}] must have states that can be numbered, and missing = 'category' leaves NaN in it: fill "
             "or refuse missing values, or make it a Category"
         )
-    if kind == "flag" or schema.bounds[name][0] == 0:
+    if isinstance(kind, Flag) or kind.low == 0:
         return schema.cardinalities[name]
     if schema.cardinalities[name] > _MOST_LABELS:
         raise ValueError(f"domain[{name!r}] must have at most {_MOST_LABELS} states unless they start at 0: bin it")
-    low, high = schema.bounds[name]
-    return range(int(low), int(high) + 1)
+    return range(kind.low, kind.high + 1)
 
 
 def _labels(name: str, states: Any) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from dpbook.budget import PrivacyBudget, charge
 from dpbook.graphical.counting import Layout, layout_of, record_chunks
 from dpbook.graphical.domain import POTENTIALS_MODEL, Domain, Groups, checked_groups, group_name
 from dpbook.graphical.tables import NoisyTables
-from dpbook.graphical.training import Training, accountants, checked_delta, gradient_noise
+from dpbook.graphical.training import Training, accountants, checked_delta, cost_of_all_runs, gradient_noise
 from dpbook.release import Release
 
 __all__ = ["release_dpsgd"]
@@ -124,7 +124,7 @@ def release_dpsgd(
     delta = 1 / max(units.n, 2) if delta is None else delta
     multiplier = gradient_noise(epsilon=epsilon, delta=delta, sampling=training.sampling, steps=training.steps)
     tables = empty_tables(known, groups, units.n, training.inference)
-    all_runs = training.of_all_runs(epsilon, delta)
+    all_runs = cost_of_all_runs(training, epsilon, delta)
     charged = all_runs if training.tuning == "uncharged" else (epsilon, delta)
     charge(budget, *charged, label="noisy gradients")
     theta = descend(units, tables, training, multiplier * training.clip, analyst_generator(rng))

@@ -228,7 +228,9 @@ class MarkovRandomField:
         missing = [name for name in self.domain.names if name not in records.columns]
         if missing:
             raise ValueError(f"records must have a column for every variable: {missing} are missing")
-        codes = {name: self.domain.codes(name, records[name].to_numpy()) for name in self.domain.names}
+        codes = {
+            name: self.domain.codes(name, records[name].to_numpy(), argument="records") for name in self.domain.names
+        }
         total = np.full(len(records), -self.log_partition)
         for table, group in zip(self.potentials, self.groups, strict=True):
             for member in group:

@@ -60,16 +60,6 @@ class Beliefs:
         The marginal of each node of the tree.
     conditionals : list of ndarray, (batch, own states, shared states)
         The law of each node's own variables given those that it shares with its parent.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.graphical.junction import JunctionTree
-    >>> tree = JunctionTree((2, 3), [(0, 1)])
-    >>> round(float(tree.infer([np.zeros((1, 2, 3))]).log_partition[0]), 3)
-    1.792
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
 
     log_partition: Array
@@ -79,35 +69,9 @@ class Beliefs:
 
 
 class JunctionTree:
-    """A junction tree of a set of cliques: exact marginals, samples and derivatives.
+    """A junction tree of cliques of variables 0, 1, … with ``sizes`` states: exact marginals, samples and derivatives.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        The number of states of each variable; variables are numbered 0, 1, ….
-    cliques : sequence of tuple of int
-        The variables of each table of potentials.
-    limit : int, default 2**22
-        The largest number of entries that a table of the tree may have.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.graphical.junction import JunctionTree
-    >>> tree = JunctionTree((2, 2, 2), [(0, 1), (1, 2)])
-    >>> agree = np.log([[[3.0, 1.0], [1.0, 3.0]]])
-    >>> beliefs = tree.infer([agree, agree])
-    >>> beliefs.marginals[0][0]
-    array([[0.375, 0.125],
-           [0.125, 0.375]])
-    >>> tree.treewidth, tree.entries, tree.holds((0, 2))
-    (1, 4, False)
-    >>> tree.sample(beliefs, 3, np.random.default_rng(0)).shape
-    (3, 3)
-    >>> tree.tangent(beliefs, [agree, agree])[0].sum().round(12) + 0
-    np.float64(0.0)
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    Tables of log-potentials go in, one a clique, (batch, ...). Tables of the tree have at most ``limit`` entries.
     """
 
     def __init__(self, sizes: Sequence[int], cliques: Sequence[tuple[int, ...]], *, limit: int = LARGEST_TABLE) -> None:
@@ -152,18 +116,7 @@ class JunctionTree:
         return _Place(home, (0, *(1 + axis for axis in order)), expand, [0, *axes])
 
     def holds(self, variables: Sequence[int]) -> bool:
-        """Say whether one node of the tree holds all these variables.
-
-        Parameters
-        ----------
-        variables : sequence of int
-            Numbers of variables.
-
-        Returns
-        -------
-        bool
-            Whether a marginal of them can be read off a node.
-        """
+        """Say whether one node of the tree holds all these variables, so that their marginal can be read off it."""
         return any(set(variables) <= set(node.variables) for node in self.nodes)
 
     def _gather(self, tables: Sequence[Array], messages: list[Array], position: int, batch: int) -> Array:
@@ -178,18 +131,7 @@ class JunctionTree:
         return total.reshape(batch, node.own_states, -1)
 
     def infer(self, tables: Sequence[Array]) -> Beliefs:
-        """Return log partition functions and marginals of a batch of models.
-
-        Parameters
-        ----------
-        tables : sequence of ndarray
-            The log-potentials of each clique, (batch, ...).
-
-        Returns
-        -------
-        Beliefs
-            Exact up to rounding.
-        """
+        """Return log partition functions and marginals of a batch of models, exact up to rounding."""
         if len(tables) != len(self.cliques):
             raise ValueError(f"tables must hold one for each of {len(self.cliques)} cliques, got {len(tables)}")
         batch = tables[0].shape[0]
@@ -218,19 +160,9 @@ class JunctionTree:
         return [_keep(nodes[place.node], place.kept) for place in self.places]
 
     def tangent(self, beliefs: Beliefs, directions: Sequence[Array]) -> list[Array]:
-        """Return how fast the marginals change as the potentials move: the covariance times a direction.
+        """Return how fast the marginals change as the potentials move, given the beliefs: covariance times direction.
 
-        Parameters
-        ----------
-        beliefs : Beliefs
-            From :meth:`infer`, at the potentials where the derivative is taken.
-        directions : sequence of ndarray
-            The direction of each clique's log-potentials, (batch, ...).
-
-        Returns
-        -------
-        list of ndarray
-            The derivative of each clique's marginal; the covariance is symmetric, so it serves both ways.
+        The covariance is symmetric, so that this serves both ways.
         """
         batch, count = directions[0].shape[0], len(self.nodes)
         messages: list[Array] = [np.empty(0)] * count
@@ -252,22 +184,7 @@ class JunctionTree:
         return self._marginals(nodes)
 
     def sample(self, beliefs: Beliefs, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw independent records from the first model of a batch.
-
-        Parameters
-        ----------
-        beliefs : Beliefs
-            From :meth:`infer`.
-        n : int
-            How many records.
-        rng : numpy.random.Generator
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray of int, shape (n, variables)
-            Codes.
-        """
+        """Draw n independent records, as codes (n, variables), from the first model of a batch."""
         codes = np.zeros((n, len(self.sizes)), dtype=np.int64)
         for position, node in enumerate(self.nodes):
             own, shared = node.variables[: node.own], node.variables[node.own :]
@@ -355,27 +272,6 @@ def _node(
 
 
 def largest_table(sizes: Sequence[int], cliques: Sequence[tuple[int, ...]]) -> int:
-    """Return how many entries the largest table of a junction tree would have.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        The number of states of each variable.
-    cliques : sequence of tuple of int
-        The variables of each table of potentials.
-
-    Returns
-    -------
-    int
-        Entries; beyond some millions exact inference is out of reach.
-
-    Examples
-    --------
-    >>> from dpbook.graphical.junction import largest_table
-    >>> largest_table([10] * 4, [(0, 1), (1, 2), (2, 3), (3, 0)])
-    1000
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
-    """
+    """Return how many entries the largest table of a junction tree would have; some millions are out of reach."""
     found = _triangulate(tuple(sizes), [tuple(clique) for clique in cliques])
     return max(math.prod(sizes[v] for v in node) for node in found)

@@ -36,15 +36,6 @@ class LoopyBeliefs:
         The largest change of a normalised log-message in the last sweep.
     converged : bool
         Whether the residual fell below the tolerance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.graphical.loopy import LoopyGraph
-    >>> LoopyGraph((2, 2), [(0, 1)]).infer([np.zeros((1, 2, 2))]).converged
-    True
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
 
     log_partition: Array
@@ -56,31 +47,10 @@ class LoopyBeliefs:
 
 
 class LoopyGraph:
-    """A factor graph on which messages are passed until they settle.
+    """A factor graph on which messages are passed until they settle, or ``iterations`` sweeps are over.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        The number of states of each variable.
-    cliques : sequence of tuple of int
-        The variables of each table of potentials.
-    damping : float, default 0.5
-        The share of the old message in the new one, from 0 (none) to below 1.
-    iterations : int, default 500
-        The most sweeps over all messages.
-    tolerance : float, default 1e-9
-        Messages that change by less have settled.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.graphical.loopy import LoopyGraph
-    >>> ring = LoopyGraph((2, 2, 2), [(0, 1), (1, 2), (2, 0)])
-    >>> ring.infer([np.zeros((1, 2, 2))] * 3).marginals[0][0]
-    array([[0.25, 0.25],
-           [0.25, 0.25]])
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    ``damping`` is the share of the old message in the new one, from 0 to below 1; messages that change by less than
+    ``tolerance`` have settled.
     """
 
     def __init__(
@@ -101,20 +71,7 @@ class LoopyGraph:
         self._messages: dict[tuple[int, int], Array] = {}
 
     def infer(self, tables: Sequence[Array], *, warm: bool = False) -> LoopyBeliefs:
-        """Pass messages until they settle.
-
-        Parameters
-        ----------
-        tables : sequence of ndarray
-            The log-potentials of each clique, (1, ...).
-        warm : bool, default False
-            Whether to start from the messages of the last call, which an optimiser does, or from flat ones.
-
-        Returns
-        -------
-        LoopyBeliefs
-            Marginals, Bethe's log partition function and the convergence report.
-        """
+        """Pass messages until they settle, from flat ones or, as an optimiser does, from those of the last call."""
         if len(tables) != len(self.cliques):
             raise ValueError(f"tables must hold one for each of {len(self.cliques)} cliques, got {len(tables)}")
         factors = [table[0] for table in tables]

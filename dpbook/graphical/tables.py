@@ -86,7 +86,22 @@ class NoisyTables:
         inference: str = "auto",
         limit: int = LARGEST_TABLE,
     ) -> NoisyTables:
-        """Return one table a group, each with its noise scale, as a vector, ready for inference."""
+        """Return tables as one vector, ready for inference.
+
+        Parameters
+        ----------
+        domain, groups, n
+            As in the class.
+        tables, scales : sequence
+            One table a group, and the scale of its noise.
+        inference, limit
+            As in :class:`MarkovRandomField`.
+
+        Returns
+        -------
+        NoisyTables
+            Checked.
+        """
         if not len(tables) == len(scales) == len(groups):
             raise ValueError(
                 f"tables and scales must have one entry for each of {len(groups)} cliques, got {len(tables)} and "
@@ -125,7 +140,18 @@ class NoisyTables:
         return np.repeat([float(len(group)) for group in self.groups], sizes)
 
     def split(self, vector: Array) -> list[Array]:
-        """Return a vector of one number a cell as tables, one a group."""
+        """Return a vector as tables.
+
+        Parameters
+        ----------
+        vector : ndarray
+            One number a cell.
+
+        Returns
+        -------
+        list of ndarray
+            One table a group.
+        """
         ends = self._ends
         return [vector[a:b].reshape(s) for a, b, s in zip(ends, ends[1:], self.shapes, strict=False)]
 
@@ -145,7 +171,18 @@ class NoisyTables:
         return np.concatenate(parts)
 
     def infer(self, theta: Array) -> Inferred:
-        """Run inference at some log-potentials: the log partition function, and mean tables of probabilities."""
+        """Run inference at some potentials.
+
+        Parameters
+        ----------
+        theta : ndarray
+            Log-potentials, laid end to end.
+
+        Returns
+        -------
+        Inferred
+            The log partition function and the mean tables, on the scale of probabilities.
+        """
         members = self._members(theta)
         if isinstance(self.engine, LoopyGraph):
             found: Beliefs | LoopyBeliefs = self.engine.infer(members, warm=True)
@@ -154,13 +191,39 @@ class NoisyTables:
         return Inferred(float(found.log_partition[0]), self._mean(found.marginals), found)
 
     def tangent(self, inferred: Inferred, direction: Array) -> Array:
-        """Return the derivative of the mean tables as the potentials move; exact inference only."""
+        """Return the derivative of the mean tables as the potentials move; exact inference only.
+
+        Parameters
+        ----------
+        inferred : Inferred
+            Where the derivative is taken.
+        direction : ndarray
+            The direction of the potentials.
+
+        Returns
+        -------
+        ndarray
+            The derivative of each cell's mean.
+        """
         assert isinstance(self.engine, JunctionTree)
         assert isinstance(inferred.beliefs, Beliefs)
         return self._mean(self.engine.tangent(inferred.beliefs, self._members(direction)))
 
     def field(self, theta: Array, report: FitReport | None) -> MarkovRandomField:
-        """Return the field with these log-potentials, and a report of how they were found."""
+        """Return the field with these potentials.
+
+        Parameters
+        ----------
+        theta : ndarray
+            Log-potentials, laid end to end.
+        report : FitReport or None
+            How they were found.
+
+        Returns
+        -------
+        MarkovRandomField
+            With the same engine.
+        """
         made = object.__new__(MarkovRandomField)
         made.domain, made.groups, made.limit = self.domain, self.groups, self.limit
         made.engine = (
@@ -176,6 +239,16 @@ class NoisyTables:
         can be averaged by itself over the tables that hold it. What is taken away has no effect on the law of a field
         fitted to the tables: moving a potential from one clique to another that holds the same variables changes
         nothing but the potentials themselves.
+
+        Parameters
+        ----------
+        vector : ndarray
+            Tables, laid end to end.
+
+        Returns
+        -------
+        ndarray
+            Tables with equal margins wherever two of them overlap.
         """
         if any(len(group) > 1 for group in self.groups):
             return vector
@@ -203,6 +276,16 @@ class NoisyTables:
 
         A clique gets the log of its table, less a share of the logs of its variables' own marginals, so that each
         variable is counted once over all cliques that hold it.
+
+        Parameters
+        ----------
+        probabilities : ndarray
+            Positive tables that sum to 1 each, laid end to end.
+
+        Returns
+        -------
+        ndarray
+            Log-potentials.
         """
         degree: dict[str, int] = {}
         for member in (member for group in self.groups for member in group):

@@ -86,16 +86,17 @@ class Training:
         one_of("inference", self.inference, ("auto", "exact", "loopy"))
         one_of("tuning", self.tuning, _TUNING)
 
-    def of_all_runs(self, epsilon: float, delta: float) -> tuple[float, float]:
-        """Return what all runs cost by sequential composition; raise where that is no promise any more."""
-        if self.tuning == "public":
-            return epsilon, delta
-        if self.tuned_over * delta >= 1:
-            raise ValueError(
-                f"tuned_over times delta must be below 1, got {self.tuned_over} runs of delta {delta:g}: name a "
-                "smaller delta"
-            )
-        return positive("tuned_over times epsilon", self.tuned_over * epsilon), self.tuned_over * delta
+
+def cost_of_all_runs(training: Training, epsilon: float, delta: float) -> tuple[float, float]:
+    """Return what all runs cost by sequential composition; raise where that is no promise any more."""
+    runs = training.tuned_over
+    if training.tuning == "public":
+        return epsilon, delta
+    if runs * delta >= 1:
+        raise ValueError(
+            f"tuned_over times delta must be below 1, got {runs} runs of delta {delta:g}: name a smaller delta"
+        )
+    return positive("tuned_over times epsilon", runs * epsilon), runs * delta
 
 
 def at_most(name: str, value: Any, most: float) -> float:

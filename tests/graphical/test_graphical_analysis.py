@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -220,7 +222,7 @@ DAYS = pd.DataFrame({"who": [0, 0, 1], "smokes": [0, 1, 1], "coughs": [0, 1, 0],
         ({"function": lambda x: ([1.0], [1.0, 2.0])}, "function must return as many variances"),
         ({"function": lambda x: ([np.nan], [1.0])}, "function's estimates"),
         ({"function": lambda x: ([1.0], [-1.0])}, "function's variances"),
-        ({"function": lambda x, shapes=iter(range(1, 9)): 2 * (np.ones(next(shapes)),)}, "for every set"),
+        ({"function": lambda x, sizes=itertools.count(1): 2 * (np.ones(next(sizes)),)}, "for every set"),  # noqa: B008
         ({"replicates": 1}, "replicates"),
         ({"replicates": 2.5}, "replicates"),
         ({"size": 0}, "size"),

@@ -16,8 +16,8 @@ from dpbook.graphical import (
     log_multiplicity,
     nlbp,
     objective,
-    tables_of,
     release,
+    tables_of,
 )
 from dpbook.graphical.junction import JunctionTree
 from dpbook.graphical.loopy import LoopyGraph

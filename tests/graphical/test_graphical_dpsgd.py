@@ -14,9 +14,9 @@ import pytest
 from scipy import integrate, stats
 
 from dpbook import PrivacyBudget, Release
+from dpbook.accounting import gaussian_scale
 from dpbook.audit import epsilon_lower_bound
 from dpbook.budget import BudgetExceeded
-from dpbook.accounting import gaussian_scale
 from dpbook.graphical import (
     MarkovRandomField,
     Training,
@@ -335,9 +335,7 @@ def test_a_real_release_must_be_asked_for_as_insecure():
     with pytest.raises(ValueError, match="insecure"):
         released(records, DOMAIN, CLIQUES, epsilon=1.0, budget=budget)
     assert budget.ledger == ()
-    made = released(
-        records, DOMAIN, CLIQUES, epsilon=1.0, sampling=1.0, steps=2, insecure=True, budget=budget
-    )
+    made = released(records, DOMAIN, CLIQUES, epsilon=1.0, sampling=1.0, steps=2, insecure=True, budget=budget)
     assert not made.float_safe
     assert budget.remaining == 0
 
@@ -379,9 +377,7 @@ def test_tied_chains_are_learned():
     rng = rng_of(14)
     truth = MarkovRandomField(domain, cliques, [rng.normal(size=3), rng.normal(size=(3, 3))])
     records = truth.sample(4000, rng)
-    made = released(
-        records, domain, cliques, epsilon=3.0, steps=50, sampling=1.0, learning_rate=2.0, rng=rng
-    )
+    made = released(records, domain, cliques, epsilon=3.0, steps=50, sampling=1.0, learning_rate=2.0, rng=rng)
     assert truth.kl(field_of(made)) < 0.02
 
 

@@ -64,7 +64,18 @@ class Prior:
             object.__setattr__(self, name, number)
 
     def transitions(self, states: int) -> Array:
-        """Return the concentrations of the transition matrix, row by row."""
+        """Return the concentrations of the transition matrix.
+
+        Parameters
+        ----------
+        states : int
+            How many hidden states.
+
+        Returns
+        -------
+        ndarray, (states, states)
+            Row by row.
+        """
         return np.full((states, states), self.transition) + self.stay * np.eye(states)
 
 

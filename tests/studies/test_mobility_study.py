@@ -6,11 +6,18 @@ import itertools
 
 import numpy as np
 import pytest
+from loading import BOOK, load_study
 
-from dpbook import graphical
+from dpbook import graphical, studies
 from dpbook.datasets import load_chicago_taxi
-from dpbook.experiments import mobility as study
-from dpbook.experiments.mobility import AT_HOME, CLIQUES, DOMAIN, STOPS, load
+
+study = load_study("graphical-models", "study_mobility")
+RESULTS = BOOK / "graphical-models" / "results"
+AT_HOME, CLIQUES, DOMAIN, STOPS = study.AT_HOME, study.CLIQUES, study.DOMAIN, study.STOPS
+
+
+def load(name):
+    return studies.load(RESULTS / f"{name}.csv")
 
 
 def rng_of(seed: int) -> np.random.Generator:
@@ -64,7 +71,7 @@ def test_the_truth_is_the_generator():
     days = study.days_out(study.itineraries(50, rng=rng_of(6)))
     chain, codes = study.taxi_chain(), days[list(STOPS)].to_numpy() - 1
     exact = np.log(chain.start[codes[:, 0]]) + np.log(chain.steps[codes[:, :-1], codes[:, 1:]]).sum(axis=1)
-    np.testing.assert_allclose(study._truth().log_prob(days[list(STOPS)]), exact, atol=1e-3)
+    np.testing.assert_allclose(study.truth().log_prob(days[list(STOPS)]), exact, atol=1e-3)
 
 
 def test_methods_learn_something_and_private_ones_less():
@@ -78,10 +85,9 @@ def test_methods_learn_something_and_private_ones_less():
 
 def test_the_committed_holdout_is_repeated_by_the_code():
     table = load("mobility_holdout")
-    people, tested = study._world(table.attrs["seed"])
-    again = study.log_likelihood(study.learn("cgm", people, 3.0, study._noise(table.attrs["seed"], 3.0, 0)), tested)
+    again = study.STUDIES["mobility_holdout"](cells=[("cgm", 3.0)], trials=1)
     row = table.query("method == 'cgm' and epsilon == 3.0 and trial == 0")
-    assert row["log_likelihood"].iloc[0] == pytest.approx(again, abs=0.01)
+    assert row["log_likelihood"].iloc[0] == pytest.approx(again["log_likelihood"].item(), abs=0.01)
 
 
 def test_the_committed_holdout_orders_the_methods():

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from loading import BOOK, load_study
 
+from dpbook import Posterior, studies
 from dpbook.datasets import load_iraq_sigacts
-from dpbook.experiments import hmm_study as study
-from dpbook.experiments.hmm_study import load
-from dpbook.posterior import Posterior
+
+study = load_study("graphical-models", "study_hidden_states")
+RESULTS = BOOK / "graphical-models" / "results"
+
+
+def load(name):
+    return studies.load(RESULTS / f"{name}.csv")
 
 
 def test_the_table_holds_every_event_in_its_place():
@@ -50,15 +56,21 @@ def test_simulated_counts_have_the_activity_that_the_sampler_is_told():
         "transition": np.full((20, 2, 2), 0.5),
         "first": np.full((20, 2), 0.5),
     }
-    world = study.simulate(parameters, 1.0, np.random.default_rng(1))
+    world = study.simulate(parameters, np.random.default_rng(1), 1.0)
     assert abs(world.counts.sum(axis=-1).mean() - study.ACTIVITY[1]) < 3
     assert [each.n for each in world.releases] == world.counts.sum(axis=(1, 2, 3)).tolist()
 
 
 def test_the_committed_private_chain_is_repeated_by_the_code():
     table = load("hmm_emissions").query("states == 2 and epsilon == 1.0 and method == 'exponential'")
-    again = study.posteriors_of("exponential", 2, 1.0, trials=1, seed=table.attrs.get("seed", study.SEED))[0]
-    np.testing.assert_allclose(table["mean"].to_numpy().reshape(2, 5), again.mean("emission"), rtol=1e-3)
+    again = study.STUDIES["hmm_emissions"](cells=[(2, 1.0, "exponential")])
+    np.testing.assert_allclose(table["mean"], again["mean"], rtol=1e-3)
+
+
+def test_noise_is_nothing_where_the_calibration_reads_the_true_table():
+    """A cell of the non-private posterior on few worlds: it asserts that the releases are the tables themselves."""
+    found = study.calibration(np.inf, "non-private", trials=4, seed=1)
+    assert len(found) == 11
 
 
 def test_the_committed_calibration_passes_for_the_right_posteriors_and_fails_for_the_naive_one():
