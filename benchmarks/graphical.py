@@ -9,17 +9,22 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpbook.experiments.graphical_study import population
-from dpbook.graphical import fit, problem_of, release
+from dpbook.graphical import fit, tables_of
 from dpbook.graphical.junction import JunctionTree
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book" / "graphical-models"))
+population: Any = importlib.import_module("study").population
 
 GAP = 0.02  # of an E-step, in nats a cell: the default
 
@@ -70,7 +75,7 @@ def learning() -> None:
     print(f"{'graph':>8} {'naive 1e-4':>12} {'naive 100':>12} {'cgm':>10} {'penalised':>10} {'cgm / naive 100':>16}")
     for kind in ("chain", "er", "third"):
         world = population(kind, 10, 10_000, index=0)
-        noisy = release(world.records, world.domain, world.cliques, epsilon=1.0, rng=np.random.default_rng(1))
+        noisy = world.release(1.0, np.random.default_rng(1))
         untuned = best_of(lambda y=noisy: fit(y, method="naive"), 1)
         naive = best_of(lambda y=noisy: fit(y, method="naive", ridge=100.0), 3)
         cgm = best_of(lambda y=noisy: fit(y), 3)
@@ -91,11 +96,11 @@ def against_mbi() -> None:
         print("\nmbi is not installed (pip install 'dpbook[compare]'): comparison skipped")
         return
     world = population("chain", 10, 10_000, index=0)
-    noisy = release(world.records, world.domain, world.cliques, epsilon=1.0, rng=np.random.default_rng(1))
-    problem = problem_of(noisy)
+    noisy = world.release(1.0, np.random.default_rng(1))
+    tables = tables_of(noisy)
 
     def misfit(means: np.ndarray) -> float:
-        return float(np.abs(problem.counts - problem.n * means).sum())
+        return float(np.abs(tables.counts - tables.n * means).sum())
 
     ours = fit(noisy, gap=GAP)
     target = misfit(np.concatenate([ours.marginal(c).ravel() for c in world.cliques]))
