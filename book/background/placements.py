@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import signal, special
 
-from dpbook import noise
 from dpbook.priors import Beta
 
 Array = NDArray[np.float64]
@@ -83,12 +82,12 @@ def output_perturbation(
     total = n + prior.alpha + prior.beta
     mean: Array = (counts + prior.alpha) / np.float64(total)
     if of == "share":
-        return noise.add_laplace(mean, 1 / total, epsilon, rng)[0]
+        return _with_laplace(mean, 1 / total, epsilon, rng)
     if of != "log-odds":
         raise ValueError(f"of must be 'share' or 'log-odds', got {of!r}")
     yes, no = prior.alpha + np.arange(n + 1.0), prior.beta + n - np.arange(n + 1.0)
     steps = np.diff(np.log(yes) - np.log(no))
-    return np.asarray(special.expit(noise.add_laplace(special.logit(mean), float(steps.max()), epsilon, rng)[0]))
+    return np.asarray(special.expit(_with_laplace(special.logit(mean), float(steps.max()), epsilon, rng)))
 
 
 def temperature(epsilon: float, *, floor: float = 0.1) -> float:
@@ -136,7 +135,11 @@ def sufficient_statistic(successes: ArrayLike, n: int, *, epsilon: float, rng: n
     epsilon-DP for replace-one neighbours, n public: a record moves the count by at most 1.
     """
     counts = _counts(successes, n, epsilon, rng)
-    return noise.add_laplace(counts.astype(np.float64), 1.0, epsilon, rng)[0]
+    return _with_laplace(counts.astype(np.float64), 1.0, epsilon, rng)
+
+
+def _with_laplace(value: Array, sensitivity: float, epsilon: float, rng: np.random.Generator) -> Array:
+    return value + rng.laplace(scale=sensitivity / epsilon, size=value.shape)
 
 
 def noise_aware_mean(noisy: ArrayLike, n: int, *, epsilon: float, prior: Beta = UNIFORM) -> Array:

@@ -15,7 +15,7 @@ import pytest
 from loading import load_study
 from scipy import integrate, optimize, special
 
-from dpbook import Release, expfam, noise
+from dpbook import Release, expfam
 from dpbook.audit import epsilon_lower_bound
 from dpbook.expfam import Beta
 from dpbook.theory import BetaBernoulli, epsilon_for
@@ -71,9 +71,9 @@ def test_an_audit_does_not_refute_the_placement(placement: str, epsilon: float) 
 @pytest.mark.parametrize("placement", LAPLACE)
 def test_an_audit_catches_half_the_laplace_noise(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def half(value: Any, sensitivity: float, epsilon: float, rng: Any) -> Any:
-        return value + rng.laplace(scale=sensitivity / epsilon / 2, size=value.shape), sensitivity / epsilon / 2
+        return value + rng.laplace(scale=sensitivity / epsilon / 2, size=value.shape)
 
-    monkeypatch.setattr(noise, "add_laplace", half)
+    monkeypatch.setattr(placements, "_with_laplace", half)
     assert audited(placement, 1.0) > 1.5
 
 
@@ -91,8 +91,8 @@ def test_an_audit_catches_log_odds_noised_as_if_they_moved_as_little_as_the_shar
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The log-odds of the posterior mean move by log 2.4 between counts 0 and 1 of 5, the mean by 1/7."""
-    honest = noise.add_laplace
-    monkeypatch.setattr(noise, "add_laplace", lambda value, _, epsilon, rng: honest(value, 1 / 7, epsilon, rng))
+    honest = placements._with_laplace
+    monkeypatch.setattr(placements, "_with_laplace", lambda value, _, eps, rng: honest(value, 1 / 7, eps, rng))
     assert audited("output of log-odds", 1.0) > 3
 
 
@@ -103,9 +103,9 @@ def test_the_output_is_given_its_exact_sensitivity(n: int, prior: Beta, monkeypa
 
     def spy(value: Any, sensitivity: float, epsilon: float, rng: Any) -> Any:
         given.append(sensitivity)
-        return value, 0.0
+        return value
 
-    monkeypatch.setattr(noise, "add_laplace", spy)
+    monkeypatch.setattr(placements, "_with_laplace", spy)
     for of in ("share", "log-odds"):
         exact = output_perturbation(np.arange(n + 1), n, epsilon=1.0, prior=prior, of=of, rng=np.random.default_rng(0))
         moved = np.abs(np.diff(exact if of == "share" else special.logit(exact)))
