@@ -14,38 +14,29 @@ import warnings
 
 import numpy as np
 
-from dpbook.posterior import ConvergenceWarning, Posterior
-from dpbook.regression import collapsed, exact, individual
-from dpbook.regression._unconstrained import Unconstrained
+from dpbook import Posterior, Release, regression
+from dpbook.posterior import ConvergenceWarning
 from dpbook.regression.collapsed import CollapsedTarget
 from dpbook.regression.exact import ExactTarget
-from dpbook.regression.problem import CovariatePrior, Draws, Layout, ParameterPrior, Problem
-from dpbook.sensitivity import second_moments
+from dpbook.regression.parametrisation import Parametrisation
+from dpbook.regression.task import task_of
 
 PARTS = ("batch", "pymc", "n", "tracts", "d")
 
 
-def problem_of(n: np.ndarray, epsilon: float, d: int = 1, seed: int = 1) -> Problem:
-    """Return releases of data drawn from the prior of the calibration studies, ``len(n)`` of them."""
-    rng, layout, count = np.random.default_rng(seed), Layout(d, True), len(n)
-    scale = second_moments(np.full(d + 1, -1.0), np.full(d + 1, 1.0), intercept=True) / epsilon
-    noisy = np.empty((count, layout.size))
-    for i, size in enumerate(n):
-        x = rng.normal(0, 0.3, size=(int(size), d))
-        y = 0.5 * x.sum(axis=1) / d + rng.normal(0, 0.15, size=int(size))
-        u = np.column_stack([np.ones(int(size)), x, y])
-        noisy[i] = layout.vector(u.T @ u)
-    one = np.ones(count)
-    q = d + 1
-    return Problem(
-        layout,
-        noisy + rng.laplace(scale=scale, size=noisy.shape),
-        scale * one,
-        "laplace",
-        np.asarray(n, dtype=float),
-        ParameterPrior(np.zeros((count, q)), np.tile(0.1 * np.eye(q), (count, 1, 1)), 5 * one, 0.1 * one),
-        CovariatePrior(np.zeros((count, d)), one, np.tile(0.25 * np.eye(d), (count, 1, 1)), (d + 2) * one),
-    )
+def releases_of(n: np.ndarray, epsilon: float, d: int = 1, seed: int = 1) -> list[Release]:
+    """Return releases of simulated data on the bounds [-1, 1], ``len(n)`` of them."""
+    rng, found = np.random.default_rng(seed), []
+    for size in map(int, n):
+        x = rng.normal(0, 0.3, size=(size, d))
+        y = 0.5 * x.sum(axis=1) / d + rng.normal(0, 0.15, size=size)
+        found.append(regression.release(x, y, x_bounds=(-1, 1), y_bounds=(-1, 1), epsilon=epsilon, rng=rng))
+    return found
+
+
+def prior_of(d: int = 1) -> regression.NormalInverseGamma:
+    """Return a prior under which such data are likely."""
+    return regression.NormalInverseGamma(np.zeros(d + 1), 0.1, 5.0, 0.1)
 
 
 def seconds(action: object, *args: object, **options: object) -> float:
@@ -55,45 +46,44 @@ def seconds(action: object, *args: object, **options: object) -> float:
     return time.process_time() - begun
 
 
-def chain_iteration(problem: Problem, short: int, long: int) -> float:
-    """Return seconds for one iteration of one chain, the start not counted."""
-    run = {"chains": 1, "draws": 1}
-    first = seconds(collapsed.sample, problem, rng=np.random.default_rng(1), warm_up=short, **run)
-    second = seconds(collapsed.sample, problem, rng=np.random.default_rng(1), warm_up=long, **run)
-    return (second - first) / (long - short) / problem.releases
+def chain_iteration(releases: list[Release], short: int, long: int) -> float:
+    """Return seconds for one iteration of one chain of "collapsed", the start not counted."""
+    first, second = (
+        seconds(regression.infer, releases, prior_of(), chains=1, draws=1, warm_up=each, rng=np.random.default_rng(1))
+        for each in (short, long)
+    )
+    return (second - first) / (long - short) / len(releases)
 
 
 def batch() -> None:
     """Compare a chain alone with two thousand at once."""
-    alone = chain_iteration(problem_of(np.full(1, 100), 1.0), 50, 450)
-    together = chain_iteration(problem_of(np.full(2000, 100), 1.0), 20, 100)
+    alone = chain_iteration(releases_of(np.full(1, 100), 1.0), 50, 450)
+    together = chain_iteration(releases_of(np.full(2000, 100), 1.0), 20, 100)
     print("A chain-iteration of the collapsed sampler, d = 1")
     print(f"alone {1e6 * alone:.0f} µs, in a batch of 2,000 {1e6 * together:.1f} µs: {alone / together:.0f} times")
 
 
-def effective(drawn: Draws, elapsed: float) -> tuple[float, float]:
+def effective(posterior: Posterior, elapsed: float) -> tuple[float, float]:
     """Return effective draws of the worst parameter, and these a second."""
-    values = {"theta": drawn.theta[0], "sigma2": drawn.sigma2[0]}
-    posterior = Posterior(values)
-    least = min(float(np.min(posterior.ess(name))) for name in values)
+    least = min(float(np.min(posterior.ess(name))) for name in posterior.draws)
     return least, least / elapsed
 
 
 def pymc() -> None:
     """Compare effective draws a second at n = 100 with PyMC's sampler on individual records."""
-    problem = problem_of(np.full(1, 100), 1.0)
-    samplers = (
-        ("collapsed", collapsed.sample, {"draws": 200, "chains": 20}),
-        ("exact", exact.sample, {"draws": 200, "chains": 20}),
-        ("individual", individual.sample, {"draws": 300, "chains": 2, "warm_up": 300}),
-    )
+    release = releases_of(np.full(1, 100), 1.0)[0]
+    samplers = {
+        "collapsed": {"draws": 4000, "chains": 20},
+        "exact": {"draws": 4000, "chains": 20},
+        "individual": {"draws": 600, "chains": 2, "warm_up": 300},
+    }
     print("\nEffective draws a second, n = 100, ε = 1, warm-up counted")
     rates = {}
-    for name, sample, options in samplers:
+    for name, options in samplers.items():
         begun = time.process_time()
-        drawn = sample(problem, rng=np.random.default_rng(1), **options)  # type: ignore[operator]
+        posterior = regression.infer(release, prior_of(), method=name, rng=np.random.default_rng(1), **options)
         elapsed = time.process_time() - begun
-        least, rates[name] = effective(drawn, elapsed)
+        least, rates[name] = effective(posterior, elapsed)
         print(f"{name:>11} {least:>7.0f} effective draws in {elapsed:>6.1f} s: {rates[name]:>7.1f} a second")
     for name in ("collapsed", "exact"):
         print(f"{name} over individual: {rates[name] / rates['individual']:.0f} times")
@@ -103,16 +93,16 @@ def number_of_records() -> None:
     """Time a default posterior for growing n."""
     print("\nA default posterior (20 chains, 4,000 draws), d = 1, ε = 1")
     for n in (100, 10_000, 1_000_000):
-        problem = problem_of(np.full(1, n), 1.0)
-        run = {"rng": np.random.default_rng(1), "draws": 200, "chains": 20}
-        print(f"n = {n:>9,}: {seconds(collapsed.sample, problem, **run):.1f} s")
+        release = releases_of(np.full(1, n), 1.0)[0]
+        taken = seconds(regression.infer, release, prior_of(), rng=np.random.default_rng(1))
+        print(f"n = {n:>9,}: {taken:.1f} s")
 
 
 def tracts() -> None:
     """Time the posteriors of 3,108 areas of 20 to 446 people in one call."""
     rng = np.random.default_rng(2)
-    problem = problem_of(rng.integers(20, 447, size=3108), 8.0)
-    elapsed = seconds(collapsed.sample, problem, rng=rng, draws=250, chains=4)
+    releases = releases_of(rng.integers(20, 447, size=3108), 8.0)
+    elapsed = seconds(regression.infer, releases, prior_of(), rng=rng, draws=1000, chains=4)
     print(f"\n3,108 areas of 20 to 446 people, ε = 8, 4 chains of 250 draws each, in one call: {elapsed:.0f} s")
 
 
@@ -124,16 +114,16 @@ def dimensions(largest: int) -> None:
     for d in (1, 2, 3, 5, 10, 20, 30, 50):
         if d > largest:
             break
-        problem = problem_of(np.full(1, 1000), 10.0, d)
-        coordinates = Unconstrained.of(problem, 4)
-        position = np.zeros((coordinates.dim, 4))
-        variance = np.ones((problem.layout.size, 4))
+        task = task_of(releases_of(np.full(1, 1000), 10.0, d), prior_of(d))
+        space = Parametrisation.of(task, 4)
+        position = np.zeros((space.dim, 4))
+        variance = np.ones((task.layout.size, 4))
         cost = []
-        for target in (CollapsedTarget(problem, 4), ExactTarget(problem, 4)):
+        for target in (CollapsedTarget(task, 4), ExactTarget(task, 4)):
             repeats = 200 if d <= 5 else 20 if d <= 10 else 2
             begun = time.process_time()
             for _ in range(repeats):
-                target.evaluate(coordinates, position, variance)
+                target.evaluate(space, position, variance)
             cost.append((time.process_time() - begun) / repeats / 4)
         powers = ["", ""]
         if before:
@@ -141,7 +131,7 @@ def dimensions(largest: int) -> None:
                 f"{np.log(now / then) / np.log(d / before[0]):.1f}" for now, then in zip(cost, before[1:], strict=True)
             ]
         shown = [f"{1e3 * each:.3f} ms" for each in cost]
-        print(f"{d:>4} {problem.layout.size:>11} {shown[0]:>13} {powers[0]:>11} {shown[1]:>13} {powers[1]:>11}")
+        print(f"{d:>4} {task.layout.size:>11} {shown[0]:>13} {powers[0]:>11} {shown[1]:>13} {powers[1]:>11}")
         before = (d, cost[0], cost[1])
 
 

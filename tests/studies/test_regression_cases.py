@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
+import pandas as pd
 import pytest
+from loading import BOOK, load_study
 from scipy import optimize
 
 from dpbook import regression
-from dpbook.experiments import regression_cases as cases
-from dpbook.experiments.regression_cases import load, observed_sensitivity, simulate_tracts, tract_estimates
+from dpbook.studies import load
+
+cases = load_study("regression", "study_cases")
+observed_sensitivity, simulate_tracts = cases.observed_sensitivity, cases.simulate_tracts
+tract_estimates = cases.tract_estimates
+
+
+def table(name: str) -> pd.DataFrame:
+    return load(BOOK / "regression" / "results" / f"{name}.csv")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +32,7 @@ def test_the_sources_prior_is_the_same_belief_in_the_data_s_units():
     """Posterior of scaled data under the printed prior, mapped back, equals ours; slope first in the source."""
     states = cases.load_cirrhosis()
     x, y = states["wine_per_capita"].to_numpy(float)[:, None], states["cirrhosis_death_rate"].to_numpy(float)
-    setting = cases._cirrhosis_design("source", x, y)
+    setting = cases.cirrhosis_design("source", x, y)
     ours = regression.infer_nonprivate(x, y, setting.prior, draws=4000, rng=np.random.default_rng(1))
     scaled_x, scaled_y = (x - x.min()) / np.ptp(x), (y - y.min()) / np.ptp(y)
     printed = regression.NormalInverseGamma(mean=[0, 1], precision=0.25, shape=20, rate=0.5)
@@ -57,7 +64,7 @@ def test_the_true_mean_rank_is_that_of_many_children(tracts):
     """200,000 simulated children of three tracts: within 0.003, five standard errors."""
     rng = np.random.default_rng(2)
     few = cases.Tracts(tracts.size[:3], tracts.theta[:3], tracts.parent[:3], tracts.child[:3])
-    for mean, (intercept, slope) in zip(cases._mean_rank(few), few.theta, strict=True):
+    for mean, (intercept, slope) in zip(cases.mean_rank(few), few.theta, strict=True):
         drawn = np.clip(intercept + slope * 0.25 + rng.normal(0, 0.25, 200_000), 0, 1).mean()
         assert mean == pytest.approx(drawn, abs=0.003)
 
@@ -113,40 +120,64 @@ def test_with_a_large_epsilon_the_private_estimates_are_the_non_private_ones(tra
 
 @pytest.mark.parametrize("name", cases.STUDIES)
 def test_the_committed_table_is_of_full_size_and_of_this_seed(name):
-    table = load(name)
-    assert table.attrs["trials"] == inspect.signature(cases.STUDIES[name]).parameters["trials"].default
-    assert table.attrs["seed"] == cases.SEED
+    made = table(name).attrs
+    assert (made["trials"], made["seed"]) == (cases.STUDIES[name].trials, cases.STUDIES[name].seed)
+
+
+def test_the_committed_tables_have_a_row_for_every_cell():
+    keys = {
+        "cirrhosis": ["design", "drink", "epsilon", "method"],
+        "neighbourhoods": ["epsilon", "method"],
+        "neighbourhood_cells": ["epsilon", "method"],
+        "earnings": ["n", "epsilon", "method"],
+    }
+    for name, columns in keys.items():
+        found = list(dict.fromkeys(table(name)[columns].itertuples(index=False, name=None)))
+        assert found == list(cases.STUDIES[name].cells), name
 
 
 def test_the_neighbourhood_intervals_cover_the_truth_and_the_naive_ones_do_not():
-    table = load("neighbourhoods").query("size == 'all'").set_index(["method", "epsilon"])
-    ours = table.loc["collapsed"]
+    rows = table("neighbourhoods").query("size == 'all'").set_index(["method", "epsilon"])
+    ours = rows.loc["collapsed"]
     # Tracts differ less than the prior allows: intervals that lean on it, at a small epsilon, cover a little too much.
     assert ours["covers_truth_90"].between(0.88, 0.97).all()
     assert ours["covers_truth_50"].between(0.48, 0.62).all()
     assert ours["covers_truth_90"].is_monotonic_decreasing
-    assert (table.loc["naive"]["covers_truth_90"] < ours["covers_truth_90"]).all()
-    assert (ours["error_truth"] < table.loc["naive"]["error_truth"]).all()
-    assert (table["tracts"] == 3108).all()
+    assert (rows.loc["naive"]["covers_truth_90"] < ours["covers_truth_90"]).all()
+    assert (ours["error_truth"] < rows.loc["naive"]["error_truth"]).all()
+    assert (rows["tracts"] == 3108).all()
 
 
 def test_the_tracts_behind_the_ranking_are_those_of_the_grid():
-    tracts = load("deciles")
-    grid = load("neighbourhoods").query("size == 'all' and epsilon == 4").set_index("method")
+    tracts = table("deciles")
+    grid = table("neighbourhoods").query("size == 'all' and epsilon == 4").set_index("method")
     for method in ("naive", "output", "collapsed"):
         error = np.abs(tracts[method] - tracts["non-private"]).mean()
         assert error == pytest.approx(grid.loc[method, "error_nonprivate"], rel=0.01)
 
 
 def test_privacy_is_nearly_free_for_sixty_thousand_workers_at_a_large_epsilon():
-    table = load("earnings").query("method == 'collapsed' and n == 61395").set_index(["coefficient", "epsilon"])
-    assert table.loc[("education", 10.0), "sd_ratio"] < 1.2
-    assert table.loc[("education", 0.1), "sd_ratio"] > 5
-    assert (table["coverage"] >= 0.7).all()  # 20 releases a row: below 14 hits has probability 1e-4 at 95 %
+    rows = table("earnings").query("method == 'collapsed' and n == 61395").set_index(["coefficient", "epsilon"])
+    assert rows.loc[("education", 10.0), "sd_ratio"] < 1.2
+    assert rows.loc[("education", 0.1), "sd_ratio"] > 5
+    assert (rows["coverage"] >= 0.7).all()  # 20 releases a row: below 14 hits has probability 1e-4 at 95 %
 
 
 def test_a_cirrhosis_cell_run_again_gives_the_committed_row():
-    old = load("cirrhosis").query("design == 'public' and drink == 'wine' and epsilon == 1 and method == 'naive'")
-    fresh = cases.cirrhosis(drinks=["wine"], designs=["public"], epsilons=[1.0], methods=["naive"])
+    old = table("cirrhosis").query("design == 'public' and drink == 'wine' and epsilon == 1 and method == 'naive'")
+    fresh = cases.STUDIES["cirrhosis"](cells=[("public", "wine", 1.0, "naive")])
     for column in ("coverage_50", "coverage_90", "width_90", "error"):
         assert fresh[column].iloc[0] == pytest.approx(old[column].iloc[0], rel=2e-3)
+
+
+def test_a_few_tracts_and_few_releases_have_the_columns_of_their_tables():
+    found = {
+        "neighbourhoods": cases.neighbourhoods(4.0, "naive", trials=60, seed=1),
+        "neighbourhood_cells": cases.neighbourhood_cells(4.0, "naive", trials=1, seed=1),
+        "earnings": cases.earnings(1000, 10.0, "naive", trials=2, seed=1),
+        "deciles": cases.deciles(trials=30, seed=1),
+    }
+    for name, rows in found.items():
+        assert list(rows.columns) == list(table(name).columns), name
+    assert found["neighbourhoods"]["size"].tolist() == ["all", "20-49", "50-99", "100-199", "200-446"]
+    assert found["earnings"]["coefficient"].tolist() == ["education", "age", "woman"]
