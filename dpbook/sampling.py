@@ -2,14 +2,15 @@
 
 A sampler is a state (a ``NamedTuple`` of arrays whose leading axes are the batch: chains first, then releases, then
 trials) and a pure function ``step(rng, state) -> (state, info)``; what a step tells of itself (acceptance, energy) is
-``info``, ``None`` where there is nothing to tell. Burn-in, thinning, storage and the progress bar are written here,
-once. The Bayesian primer of chapter 1 explains Gibbs sampling; samplers never see data, only releases.
+``info``, ``None`` where there is nothing to tell. Burn-in (in which a step may learn), thinning, storage and the
+progress bar are written here, once. The Bayesian primer of chapter 1 explains Gibbs sampling; samplers never see data,
+only releases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from dpbook.posterior import Posterior
 __all__ = ["Step", "posteriors", "run"]
 
 State = TypeVar("State", bound=NamedTuple)
+Record: TypeAlias = Callable[[np.random.Generator, State, Any], Mapping[str, NDArray[Any]]]
 
 
 class Step(Protocol[State]):
@@ -54,6 +56,8 @@ def run(
     burn_in: int | None = None,
     thin: int = 1,
     keep: Sequence[str] | None = None,
+    record: Record[State] | None = None,
+    adapt: Callable[[Any, State, Any, int], Step[State]] | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
     label: str = "sampling",
@@ -78,6 +82,12 @@ def run(
         Steps from one kept state to the next. It saves memory; it adds no information.
     keep : sequence of str, optional
         Fields to keep; by default all.
+    record : callable, optional
+        ``record(rng, state, info) -> {name: array}``, called where a state is kept: what to keep in place of its
+        fields, such as parameters that are drawn given the state, or an acceptance rate.
+    adapt : callable, optional
+        ``adapt(step, state, info, iteration) -> step``, called after every step of the burn-in: the step to go on
+        with, such as one with a better step size. After the burn-in nothing changes, so that draws have their target.
     rng : numpy.random.Generator, optional
         The source of randomness; by default a fresh one.
     progress : bool, default False
@@ -112,21 +122,35 @@ def run(
     >>> print(np.corrcoef(kept["x"].ravel(), kept["y"].ravel())[0, 1].round(2))
     0.9
 
+    What else to keep is for ``record`` to say:
+
+    >>> def record(rng, state, info):
+    ...     return {"new": rng.normal(state.x)}  # of N(x, 1), whose variance is 2
+    >>> print(run(step, start, draws=1000, record=record, rng=rng)["new"].var().round(1))
+    2.0
+
+    A step that learns in the burn-in, through ``adapt``, is in :mod:`dpbook.hamiltonian`.
+
     Explained in :doc:`/book/background/bayesian-primer`.
     """
     rng = analyst_generator(rng)
     draws, thin = integer("draws", draws, least=1), integer("thin", thin, least=1)
     burn_in = draws * thin // 2 if burn_in is None else integer("burn_in", burn_in, least=0)
-    fields = _kept_fields(state, keep)
-    shapes = _batch_shapes(state, fields)
-    # The draw is the slowest axis while we write, so that each state is one contiguous block.
-    kept = {name: np.empty((draws, *shape)) for name, shape in shapes.items()}
+    if record is not None and keep is not None:
+        raise ValueError("keep and record exclude each other: record says what is kept")
+    take = _recorder(state, keep) if record is None else record
+    kept = _room(draws, "state", take(rng, state, None)) if record is None else {}
     for iteration in tqdm(range(burn_in + draws * thin), desc=label, disable=not progress, leave=False):
-        state, _ = step(rng, state)
-        draw, rest = divmod(iteration - burn_in + 1, thin)
-        if draw >= 1 and rest == 0:
-            for name in fields:
-                kept[name][draw - 1] = _same_shape(name, getattr(state, name), shapes[name])
+        state, info = step(rng, state)
+        if iteration < burn_in:
+            step = step if adapt is None else adapt(step, state, info, iteration)
+            continue
+        draw, rest = divmod(iteration - burn_in, thin)
+        if rest == thin - 1:
+            now = take(rng, state, info)
+            kept = kept or _room(draws, "record", now)
+            for name, array in kept.items():
+                array[draw] = _same_shape(name, now[name], array.shape[1:])
     return {name: np.moveaxis(array, 0, 1) for name, array in kept.items()}
 
 
@@ -167,23 +191,24 @@ def posteriors(kept: Mapping[str, NDArray[np.float64]], *, method: str = "") -> 
     return [Posterior({name: array[i] for name, array in by_release.items()}, method) for i in range(releases)]
 
 
-def _kept_fields(state: Any, keep: Sequence[str] | None) -> tuple[str, ...]:
+def _recorder(state: Any, keep: Sequence[str] | None) -> Record[Any]:
+    """Return the record of some of a state's fields, by default all."""
     fields: tuple[str, ...] | None = getattr(state, "_fields", None)
     if fields is None:
         raise TypeError(f"state must be a NamedTuple of arrays, got {type(state).__name__}")
-    if keep is None:
-        return fields
-    if isinstance(keep, str) or not len(keep):
+    if keep is not None and (isinstance(keep, str) or not len(keep)):
         raise ValueError(f"keep must be a sequence of one or more field names, got {keep!r}")
-    return tuple(one_of("keep", name, fields) for name in keep)
+    names = fields if keep is None else tuple(one_of("keep", name, fields) for name in keep)
+    return lambda _, now, __: {name: getattr(now, name) for name in names}
 
 
-def _batch_shapes(state: Any, fields: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    shapes = {name: np.shape(getattr(state, name)) for name in fields}
+def _room(draws: int, what: str, first: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
+    """Return room for draws like these; the draw is the slowest axis while we write, so that each is one block."""
+    shapes = {name: np.shape(value) for name, value in first.items()}
     chains = {shape[:1] for shape in shapes.values()}
     if len(chains) != 1 or chains == {()}:
-        raise ValueError(f"state must hold arrays whose first axis is the chain, one length for all, got {shapes}")
-    return shapes
+        raise ValueError(f"{what} must hold arrays whose first axis is the chain, one length for all, got {shapes}")
+    return {name: np.empty((draws, *shape)) for name, shape in shapes.items()}
 
 
 def _same_shape(name: str, value: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -193,6 +193,44 @@ def test_posteriors_are_independent_of_the_array_they_came_from() -> None:
     assert posterior.draws["a"][0, 0] == 0
 
 
+def test_record_says_what_is_kept_and_may_draw_from_the_kept_states_only() -> None:
+    """Called once for each kept state, after its step, with what the step told."""
+    seen = []
+
+    def step(rng: np.random.Generator, state: Count) -> tuple[Count, float]:
+        return count(rng, state)[0], 2 * float(state.steps[0] + 1)
+
+    def record(rng: np.random.Generator, state: Count, info: float) -> dict[str, FloatArray]:
+        seen.append(float(state.steps[0]))
+        return {"told": np.full(2, info), "noise": rng.normal(size=(2, 3))}
+
+    rng = np.random.default_rng(1)
+    kept = run(step, counters(2), draws=3, burn_in=4, thin=2, record=record, rng=rng)
+    assert seen == [6, 8, 10]
+    np.testing.assert_array_equal(kept["told"], [[12, 16, 20]] * 2)
+    np.testing.assert_array_equal(kept["noise"], np.moveaxis(np.random.default_rng(1).normal(size=(3, 2, 3)), 0, 1))
+
+
+def test_a_step_learns_in_the_burn_in_and_is_fixed_thereafter() -> None:
+    class Stride:
+        def __init__(self, length: int) -> None:
+            self.length = length
+
+        def __call__(self, rng: np.random.Generator, state: Count) -> tuple[Count, int]:
+            return state._replace(steps=state.steps + self.length), self.length
+
+    calls = []
+
+    def adapt(step: Stride, state: Count, info: int, iteration: int) -> Stride:
+        calls.append((iteration, float(state.steps[0]), info))
+        return Stride(2 * step.length)
+
+    kept = run(Stride(1), counters(1), draws=3, burn_in=3, adapt=adapt, keep=["steps"])
+    assert calls == [(0, 1, 1), (1, 3, 2), (2, 7, 4)]
+    np.testing.assert_array_equal(kept["steps"], [[15, 23, 31]])
+    assert run(Stride(1), counters(1), draws=2, burn_in=0, adapt=adapt, keep=["steps"])["steps"].tolist() == [[1, 2]]
+
+
 def test_the_progress_bar_is_off_by_default_and_carries_its_label(capsys: pytest.CaptureFixture[str]) -> None:
     run(count, counters(1), draws=3)
     assert capsys.readouterr() == ("", "")
@@ -205,6 +243,11 @@ def test_the_progress_bar_is_off_by_default_and_carries_its_label(capsys: pytest
 def widen(rng: np.random.Generator, state: Count) -> tuple[Count, None]:
     """Return a shape that NumPy would broadcast without complaint."""
     return Count(state.steps[:1], state.pair), None
+
+
+def unbatched(rng: np.random.Generator, state: Count, info: None) -> dict[str, FloatArray]:
+    """Return what has no axis of chains."""
+    return {"total": state.steps.sum()}
 
 
 @pytest.mark.parametrize(
@@ -221,6 +264,8 @@ def widen(rng: np.random.Generator, state: Count) -> tuple[Count, None]:
         (count, {"steps": np.zeros(2)}, {"draws": 2}, TypeError, "state must be a NamedTuple"),
         (count, Count(np.zeros(()), np.zeros(())), {"draws": 2}, ValueError, "first axis is the chain"),
         (count, Count(np.zeros(2), np.zeros((3, 2))), {"draws": 2}, ValueError, "first axis is the chain"),
+        (count, counters(2), {"draws": 2, "keep": ["steps"], "record": unbatched}, ValueError, "keep and record"),
+        (count, counters(2), {"draws": 2, "record": unbatched}, ValueError, "record must hold arrays whose first axis"),
         (widen, counters(2), {"draws": 2}, ValueError, r"step must keep the shape .* 'steps' was \(2,\)"),
     ],
 )

@@ -7,21 +7,26 @@ Chapter 4 explains the methods, from the naive posterior to a sampler that mixes
 from typing import TYPE_CHECKING, Any
 
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
-from dpbook.regression.inference import infer, infer_nonprivate
+from dpbook.regression import moments
+from dpbook.regression.inference import infer
+from dpbook.regression.layout import Layout
+from dpbook.regression.nonprivate import infer_nonprivate
 from dpbook.regression.posterior import RegressionPosterior
-from dpbook.regression.releases import Preview, preview, release
+from dpbook.regression.previews import preview
+from dpbook.regression.releases import release
 
 if TYPE_CHECKING:
     from dpbook.regression.estimator import PrivateBayesianRegression
 
 __all__ = [
+    "Layout",
     "NormalInverseGamma",
     "NormalInverseWishart",
-    "Preview",
     "PrivateBayesianRegression",
     "RegressionPosterior",
     "infer",
     "infer_nonprivate",
+    "moments",
     "preview",
     "release",
 ]

@@ -2,8 +2,8 @@
 
 Each column, the response included, is centred and scaled so that its public bounds become [-1, 1]; without an
 intercept it is scaled only (centring would bring one in), so that the farther bound becomes 1 or -1. The map depends
-on public bounds alone. Coefficients, error variance and priors follow it by exact linear algebra, so that results do
-not depend on the units: a posterior computed in coordinates and mapped back is the posterior in the data's units.
+on public bounds alone. Coefficients, error variance and priors follow it by exact linear algebra, so that a posterior
+computed in coordinates and mapped back is the posterior in the data's units. The columns' names travel with it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import numpy as np
 from dpbook._arrays import Array
 from dpbook._validation import interval
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
+from dpbook.release import Release
 
-__all__ = ["Coordinates", "column_bounds", "covariate_bounds", "weak_covariates"]
+__all__: list[str] = []
 
 Pair = tuple[float, float]
 
+MODEL = "linear regression"
+INTERCEPT, RESPONSE = "(intercept)", "(response)"
 WHERE_FROM = (
     "public bounds (low, high) that records are clipped to. They come from what is known without the data, such as a "
     "code book or the question asked, never from the data; where nothing is known, dpbook.expfam.private_bounds finds "
@@ -32,26 +35,10 @@ _NARROWEST = 2.0**-990  # half of it and its inverse are normal floats
 
 
 def covariate_bounds(x_bounds: Any) -> Pair | list[Pair] | dict[str, Pair]:
-    """Return the covariates' bounds as checked pairs; raise on what is none, and on what can be read in two ways.
+    """Return the covariates' bounds as checked pairs: one for all, a list with one each, or a mapping from names.
 
-    Parameters
-    ----------
-    x_bounds : (low, high), list of (low, high) or mapping of str to (low, high)
-        One pair for all covariates; a list with one pair for each; or a mapping from the names of the columns. Two
-        sequences in a tuple, or two lists in a list, could be the bounds of two covariates as well as all lows and
-        all highs, and are refused.
-
-    Returns
-    -------
-    tuple, list of tuple or dict
-        The same, in floats.
-
-    Examples
-    --------
-    >>> covariate_bounds([(0, 1), (5, 10)])
-    [(0.0, 1.0), (5.0, 10.0)]
-
-    Explained in :doc:`/book/regression/private-least-squares`.
+    Two sequences in a tuple, or two lists in a list, could be the bounds of two covariates as well as all lows and
+    all highs, and are refused.
     """
     if x_bounds is None:
         raise TypeError(f"x_bounds must be given: {WHERE_FROM}")
@@ -79,30 +66,7 @@ def column_bounds(
 ) -> tuple[Array, Array]:
     """Return the lower and upper bounds of every column, the response last; raise on what is no pair of bounds.
 
-    Parameters
-    ----------
-    x_bounds : (low, high), list of (low, high) or mapping of str to (low, high)
-        As :func:`covariate_bounds` takes them.
-    y_bounds : (low, high)
-        Two numbers.
-    d : int, optional
-        How many covariates there are; without it, one pair describes one covariate.
-    names : sequence of str, optional
-        The covariates' names in order, where they have some: what the keys of a mapping refer to.
-
-    Returns
-    -------
-    tuple of array
-        Lower and upper bounds, each of length d + 1.
-
-    Examples
-    --------
-    >>> column_bounds((0, 1), (-5, 5), d=2)
-    (array([ 0.,  0., -5.]), array([1., 1., 5.]))
-    >>> column_bounds({"age": (0, 99), "pay": (0, 9)}, (-5, 5), names=["pay", "age"])
-    (array([ 0.,  0., -5.]), array([ 9., 99.,  5.]))
-
-    Explained in :doc:`/book/regression/private-least-squares`.
+    ``d`` is the number of covariates (without it, one pair describes one), ``names`` what the keys of a mapping are.
     """
     given = covariate_bounds(x_bounds)
     if isinstance(given, dict):
@@ -128,44 +92,60 @@ def _wide_enough(name: str, pair: Any) -> Pair:
     return low, high
 
 
+def column_names(labels: Sequence[Any] | None, d: int, response: Any = None) -> tuple[str, ...]:
+    """Return what d covariates are called, and last the response: by their labels, or x1, x2, … and y.
+
+    Labels count where they are different strings, and none that tables of coefficients use themselves.
+    """
+    named = list(labels or ())
+    strings = len(named) == d and all(isinstance(label, str) for label in named)
+    if not strings or len(set(named)) < d or {INTERCEPT, RESPONSE} & set(named):
+        named = [f"x{j + 1}" for j in range(d)]
+    own = response if isinstance(response, str) else "y"
+    return (*map(str, named), RESPONSE if own in (*named, INTERCEPT) else own)
+
+
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """The public map from columns in their own units to columns in [-1, 1].
 
-    Parameters
-    ----------
-    lower, upper : array (d + 1,)
-        The bounds of every column, the response last.
-    intercept : bool
-        True: columns are centred and scaled; False: scaled only.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.regression.coordinates import Coordinates
-    >>> inside = Coordinates(np.array([0.0, 0.0]), np.array([10.0, 4.0]), intercept=True)
-    >>> inside.records(np.array([[0.0, 4.0], [5.0, 99.0]])).tolist()  # the second response is clipped
-    [[-1.0, 1.0], [0.0, 1.0]]
-
-    The line y = 1 + 0.2 x reaches from (0, 1) to (10, 3), and in coordinates from (-1, -0.5) to (1, 0.5):
-
-    >>> theta = np.array([1.0, 0.2])
-    >>> inside.theta_in(theta).tolist()
-    [0.0, 0.5]
-    >>> inside.theta_out(inside.theta_in(theta)).round(12).tolist(), inside.sigma2_out(np.array(1.0)).tolist()
-    ([1.0, 0.2], 4.0)
-
-    Explained in :doc:`/book/regression/private-least-squares`.
+    ``lower`` and ``upper`` are the bounds of every column, the response last; ``names`` is what they are called. With
+    an intercept columns are centred and scaled, without one scaled only.
     """
 
     lower: Array
     upper: Array
     intercept: bool
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", column_names(None, self.d))
 
     @property
     def d(self) -> int:
         """The number of covariates."""
         return len(self.lower) - 1
+
+    @property
+    def regressors(self) -> int:
+        """The number of coefficients, an intercept among them."""
+        return self.d + int(self.intercept)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the coefficients are called, the intercept first."""
+        return (INTERCEPT, *self.names[:-1]) if self.intercept else self.names[:-1]
+
+    @property
+    def bounds(self) -> dict[str, Pair]:
+        """The bounds of every column by name, as a release shows them."""
+        return dict(zip(self.names, zip(self.lower.tolist(), self.upper.tolist(), strict=True), strict=True))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a release says beside the bounds, so that an analyst can restore this map."""
+        return {"intercept": self.intercept, "columns": list(self.names[:-1]), "response": self.names[-1]}
 
     @property
     def centre(self) -> Array:
@@ -187,48 +167,15 @@ class Coordinates:
         return self.lower / self.unit, self.upper / self.unit
 
     def records(self, rows: Array) -> Array:
-        """Return records in coordinates, clipped to the bounds.
-
-        Parameters
-        ----------
-        rows : array (records, d + 1)
-            In the data's units, the response last.
-
-        Returns
-        -------
-        array
-            Of the same shape, in :attr:`box`.
-        """
+        """Return records (n, d + 1), the response last, in coordinates and clipped to the bounds."""
         return np.clip((rows - self.centre) / self.unit, *self.box)
 
     def theta_in(self, theta: Array) -> Array:
-        """Return coefficients in coordinates.
-
-        Parameters
-        ----------
-        theta : array (..., q)
-            In the data's units.
-
-        Returns
-        -------
-        array (..., q)
-            Slopes times their covariate's unit over the response's; the intercept is the line's height at the centre.
-        """
-        return np.asarray((theta @ self._slopes().T + self._shift()) / self.unit[-1])
+        """Return coefficients (..., q) in coordinates; the intercept becomes the line's height at the centre."""
+        return np.asarray((theta @ self.slopes().T + self._shift()) / self.unit[-1])
 
     def theta_out(self, theta: Array) -> Array:
-        """Return coefficients in the data's units.
-
-        Parameters
-        ----------
-        theta : array (..., q)
-            In coordinates.
-
-        Returns
-        -------
-        array (..., q)
-            The inverse of :meth:`theta_in`.
-        """
+        """Return coefficients (..., q) in the data's units."""
         q = int(self.intercept)
         slopes = theta[..., q:] * self.unit[-1] / self.unit[:-1]
         if not self.intercept:
@@ -237,78 +184,28 @@ class Coordinates:
         return np.concatenate([height, slopes], axis=-1)
 
     def sigma2_out(self, sigma2: Array) -> Array:
-        """Return the error variance in the data's units.
-
-        Parameters
-        ----------
-        sigma2 : array
-            In coordinates.
-
-        Returns
-        -------
-        array
-            Times the square of the response's unit.
-        """
+        """Return error variances in the data's units."""
         return np.asarray(sigma2 * self.unit[-1] ** 2)
 
     def prior_in(self, prior: NormalInverseGamma) -> NormalInverseGamma:
-        """Return the prior of the coefficients and the error variance in coordinates.
+        """Return a prior of the coefficients and the error variance in coordinates: the same belief.
 
-        Parameters
-        ----------
-        prior : NormalInverseGamma
-            In the data's units.
-
-        Returns
-        -------
-        NormalInverseGamma
-            The same belief: with theta' = A theta + b and sigma2' = sigma2 / unit², the precision becomes
-            A'^-1 precision A^-1 / unit².
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.regression import NormalInverseGamma
-        >>> from dpbook.regression.coordinates import Coordinates
-        >>> inside = Coordinates(np.array([0.0, 0.0]), np.array([2.0, 20.0]), intercept=True)
-        >>> inside.prior_in(NormalInverseGamma([10, 0], 1.0, 2, 50)).rate
-        0.5
+        With theta' = A theta + b and sigma2' = sigma2 / unit², the precision becomes A'^-1 precision A^-1 / unit².
         """
-        q = self.d + int(self.intercept)
-        mean, precision = prior._sized(q, "prior")
-        back = np.linalg.inv(self._slopes())  # theta = back (unit theta' - shift); the units cancel in the precision
+        mean, precision = prior._sized(self.regressors, "prior")
+        back = np.linalg.inv(self.slopes())  # theta = back (unit theta' - shift); the units cancel in the precision
         mapped = back.T @ precision @ back
         rate = prior.rate / self.unit[-1] ** 2
         return NormalInverseGamma(self.theta_in(mean), (mapped + mapped.T) / 2, prior.shape, rate)
 
-    def covariates_in(self, covariates: NormalInverseWishart | None) -> NormalInverseWishart:
-        """Return the prior of the covariates in coordinates; for None the weak one of :func:`weak_covariates`.
-
-        Parameters
-        ----------
-        covariates : NormalInverseWishart or None
-            In the data's units.
-
-        Returns
-        -------
-        NormalInverseWishart
-            The same belief.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.regression.coordinates import Coordinates
-        >>> Coordinates(np.zeros(2), np.array([10.0, 1.0]), intercept=True).covariates_in(None).scale.tolist()
-        [[0.25]]
-        """
-        if covariates is None:
-            covariates = weak_covariates(self.lower[:-1], self.upper[:-1])
+    def covariates_in(self, covariates: NormalInverseWishart) -> NormalInverseWishart:
+        """Return a prior of the covariates in coordinates: the same belief."""
         mean, scale = covariates._sized(self.d, "covariates")
         centre, unit = self.centre[:-1], self.unit[:-1]
         mapped = scale / unit / unit[:, None]
         return NormalInverseWishart((mean - centre) / unit, covariates.strength, mapped, covariates.dof)
 
-    def _slopes(self) -> Array:
+    def slopes(self) -> Array:
         """Return A with unit_y theta' = A theta + shift: the intercept gathers the slopes at the centre."""
         unit, centre = self.unit[:-1], self.centre[:-1]
         if not self.intercept:
@@ -318,36 +215,20 @@ class Coordinates:
         return matrix
 
     def _shift(self) -> Array:
-        shift = np.zeros(self.d + int(self.intercept))
+        shift = np.zeros(self.regressors)
         if self.intercept:
             shift[0] = -self.centre[-1]
         return shift
 
 
-def weak_covariates(lower: Array, upper: Array) -> NormalInverseWishart:
-    """Return the weak prior of the covariates that their bounds suggest.
-
-    With h half the width of each column: mean in the middle, worth one record; scale diag(h²/4), d + 2 degrees of
-    freedom. Then E[cov_x] = diag(h²/4), and 90 % of the prior puts a covariate's standard deviation between .18 h and
-    .84 h.
-
-    Parameters
-    ----------
-    lower, upper : array (d,)
-        Bounds of the covariates.
-
-    Returns
-    -------
-    NormalInverseWishart
-        In the units of the bounds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> weak_covariates(np.array([0.0]), np.array([10.0]))
-    NormalInverseWishart(mean=[5.0], strength=1.0, scale=[[6.25]], dof=3.0)
-
-    Explained in :doc:`/book/regression/private-covariates`.
-    """
-    half = (np.asarray(upper) - np.asarray(lower)) / 2
-    return NormalInverseWishart(np.asarray(lower) + half, 1.0, np.diag(half**2 / 4), half.size + 2.0)
+def coordinates_of(release: Release) -> Coordinates:
+    """Return the map between a release's coordinates and the data's units, from its public bounds."""
+    try:
+        names = (*release.settings["columns"], release.settings["response"])
+        lower, upper = np.array([release.bounds[name] for name in names]).T
+        return Coordinates(lower, upper, bool(release.settings["intercept"]), names)
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            "release must have the settings 'intercept', 'columns' and 'response', and bounds for each column, "
+            f"got settings {dict(release.settings)} and bounds for {list(release.bounds)}"
+        ) from None

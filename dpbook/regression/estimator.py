@@ -6,7 +6,7 @@ attributes) comes from the release alone. Chapter 4 explains the method.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.coordinates import Coordinates, column_bounds
 from dpbook.regression.inference import check_before_release, infer
 from dpbook.regression.releases import release
+from dpbook.regression.weak_priors import weak_prior
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -36,7 +37,7 @@ except ImportError:
             raise ImportError(f'{cls.__name__} needs scikit-learn: pip install "dpbook[sklearn]"')
 
 
-__all__ = ["PrivateBayesianRegression", "weak_prior"]
+__all__ = ["PrivateBayesianRegression"]
 
 
 class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,7 +58,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     y_bounds : (low, high)
         Public bounds of the response; ``fit`` raises without them.
     prior : NormalInverseGamma, optional
-        Of the coefficients, the intercept first, and the error variance; by default :func:`weak_prior`.
+        Of the coefficients, the intercept first, and the error variance; by default a weak one from the bounds.
     covariates : NormalInverseWishart, optional
         Prior of the covariates' mean and covariance; by default a weak one from the bounds.
     intercept : bool, default True
@@ -168,9 +169,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         inside = Coordinates(
             *column_bounds(self.x_bounds, self.y_bounds, X.shape[1], names), flag("intercept", self.intercept)
         )
-        prior = self.prior
-        if prior is None:
-            prior = weak_prior(self.x_bounds, self.y_bounds, X.shape[1], intercept=self.intercept, names=names)
+        prior = weak_prior(inside) if self.prior is None else self.prior
         privacy_loss(self.epsilon, self.delta, self.mechanism)
         rng = _generator(self.random_state)
         options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
@@ -233,49 +232,6 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         """Return new covariates as an array, or say what is wrong with them or that nothing has been fitted."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-
-
-def weak_prior(
-    x_bounds: Any, y_bounds: Any, d: int, *, intercept: bool = True, names: Sequence[str] | None = None
-) -> NormalInverseGamma:
-    """Return a weak prior of a regression's parameters that the public bounds suggest.
-
-    In coordinates where every column lies in [-1, 1] the error variance has an inverse gamma prior with shape 2 and
-    rate 0.1 (mean 0.1), and given it every coefficient has mean 0 and variance ten times the error variance, so about
-    1: a line through the whole box, up or down, is plausible, and one ten times as steep is not.
-
-    Parameters
-    ----------
-    x_bounds, y_bounds : (low, high)
-        As in :func:`~dpbook.regression.release`.
-    d : int
-        Number of covariates.
-    intercept : bool, default True
-        Whether the regression has one.
-    names : sequence of str, optional
-        The covariates' names in order, for bounds by name.
-
-    Returns
-    -------
-    NormalInverseGamma
-        In the data's units.
-
-    Examples
-    --------
-    >>> prior = weak_prior((0, 10), (0, 4), 1)
-    >>> prior.mean.round(3).tolist(), prior.rate  # the middle of y, and no slope
-    ([2.0, 0.0], 0.4)
-
-    Explained in :doc:`/book/regression/private-least-squares`.
-    """
-    inside = Coordinates(*column_bounds(x_bounds, y_bounds, d, names), intercept)
-    size = d + int(intercept)
-    mean = inside.theta_out(np.zeros(size))
-    turn = np.stack([inside.theta_out(row) - mean for row in np.eye(size)], axis=1)  # theta = mean + turn theta'
-    unit2 = float(inside.sigma2_out(np.array(1.0)))
-    back = np.linalg.inv(turn)
-    precision = 0.1 * unit2 * back.T @ back
-    return NormalInverseGamma(mean, (precision + precision.T) / 2, 2.0, 0.1 * unit2)
 
 
 def _clippable(name: str, data: Any) -> Any:

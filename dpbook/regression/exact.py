@@ -11,16 +11,17 @@ from __future__ import annotations
 import numpy as np
 
 from dpbook._arrays import Array
-from dpbook.regression._unconstrained import Natural, Unconstrained, times
-from dpbook.regression.collapsed import by_parameters, inverse_of, refused
-from dpbook.regression.hamiltonian import draw, released_moments
-from dpbook.regression.problem import Draws, Problem
+from dpbook._batch_last import cholesky, inverse, times
+from dpbook.regression.hamiltonian import draw
+from dpbook.regression.parametrisation import Natural, Parametrisation, released_moments, second_moments
+from dpbook.regression.target import by_parameters, refused
+from dpbook.regression.task import Draws, Task
 
-__all__ = ["sample"]
+__all__: list[str] = []
 
 
 def sample(
-    problem: Problem,
+    task: Task,
     *,
     draws: int,
     chains: int,
@@ -30,50 +31,15 @@ def sample(
 ) -> Draws:
     """Draw theta and sigma2 given noisy statistics, by the exact law of the statistics of normal covariates.
 
-    Parameters
-    ----------
-    problem : Problem
-        A batch of releases with their priors, in coordinates. Each needs one record more than theta has entries.
-    draws : int
-        How many draws each chain keeps.
-    chains : int
-        How many chains a release has.
-    rng : numpy.random.Generator
-        The source of randomness.
-    progress : bool, default False
-        Whether to show a progress bar.
-    warm_up : int, optional
-        Iterations before the first draw that is kept.
-
-    Returns
-    -------
-    Draws
-        In coordinates.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.regression.exact import sample
-    >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> one = np.ones(1)
-    >>> problem = Problem(
-    ...     Layout(1, True), np.array([[0.0, 500.0, 100.0, 50.0, 300.0]]), one, "laplace", 1000 * one,
-    ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
-    ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
-    ... )
-    >>> drawn = sample(problem, draws=200, chains=4, rng=np.random.default_rng(1), warm_up=100)
-    >>> print(drawn.theta.mean(axis=(0, 1, 2)).round(1))
-    [0.5 0.5]
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+    Each release needs one record more than theta has entries.
     """
-    least = problem.layout.regressors + 1
-    if problem.n.min() < least:
+    least = task.layout.regressors + 1
+    if task.n.min() < least:
         raise ValueError(
-            f"method 'exact' needs at least {least} records (one more than theta has entries), got {problem.n.min():g}"
+            f"method 'exact' needs at least {least} records (one more than theta has entries), got {task.n.min():g}"
         )
     return draw(
-        ExactTarget, problem, draws=draws, chains=chains, rng=rng, warm_up=warm_up, progress=progress, label="exact"
+        ExactTarget, task, draws=draws, chains=chains, rng=rng, warm_up=warm_up, progress=progress, label="exact"
     )
 
 
@@ -86,76 +52,51 @@ class ExactTarget:
     and ``b_n = rate + (n s² + (t - mean)' precision Lambda_n^-1 n E (t - mean)) / 2``, their density is proportional to
 
         |S|^((n-d-2)/2) |E|^(1/2) (s²)^((n-q)/2-1) |Psi_n|^(-(dof+n)/2) |Lambda_n|^(-1/2) b_n^(-(shape+n/2)).
-
-    Parameters
-    ----------
-    problem : Problem
-        The releases and priors.
-    chains : int
-        How many chains a release has; the batch is chains × releases, chains slowest.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> from dpbook.regression._unconstrained import Unconstrained
-    >>> one = np.ones(1)
-    >>> problem = Problem(
-    ...     Layout(1, True), np.zeros((1, 5)), one, "laplace", 100 * one,
-    ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
-    ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
-    ... )
-    >>> target, coordinates = ExactTarget(problem, 3), Unconstrained.of(problem, 3)
-    >>> value, gradient = target.evaluate(coordinates, np.zeros((5, 3)), np.ones((5, 3)))
-    >>> value.shape, gradient.shape
-    ((3,), (5, 3))
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
 
     mixture = False
 
-    def __init__(self, problem: Problem, chains: int) -> None:
-        layout = problem.layout
+    def __init__(self, task: Task, chains: int) -> None:
+        layout = task.layout
 
         def tiled(array: Array) -> Array:
             return np.tile(np.moveaxis(np.asarray(array, dtype=np.float64), 0, -1), chains)
 
-        self._problem = problem
-        self._noisy, self._n, self._b = tiled(problem.noisy), tiled(problem.n), tiled(problem.scale)
+        self._layout = task.layout
+        self._noisy, self._n, self._b = tiled(task.noisy), tiled(task.n), tiled(task.scale)
         self._weight = np.where(layout.rows == layout.columns, 1.0, 0.5)
         self._place = np.where(layout.position < 0, layout.size, layout.position)
-        prior, covariates = problem.prior, problem.covariates
+        prior, covariates = task.prior, task.covariates
         self._mean, self._precision = tiled(prior.mean), tiled(prior.precision)
         self._shape, self._rate = tiled(prior.shape), tiled(prior.rate)
         self._mean_x, self._strength = tiled(covariates.mean), tiled(covariates.strength)
         self._scale, self._dof = tiled(covariates.scale), tiled(covariates.dof)
 
-    def evaluate(self, coordinates: Unconstrained, position: Array, variance: Array | None) -> tuple[Array, Array]:
+    def evaluate(self, space: Parametrisation, position: Array, variance: Array | None) -> tuple[Array, Array]:
         """Return the log density (B,) and its gradient (dim, B).
 
         Laplace noise enters by its own density where ``variance`` is None: the statistics lie within the noise
         of the released ones, so that a variance that comes and goes would stretch and squeeze the posterior.
         """
-        forward = coordinates._forward(position)
+        forward = space.forward(position)
         natural = forward.natural
-        mean, cov, sums = released_moments(natural, self._n, self._problem)
+        mean, cov, sums = released_moments(natural, self._n, self._layout)
         gap = self._noisy - sums
         value, law = self._law(natural)
         by_second = np.zeros((len(self._weight) + 1, position.shape[1]))
         pull, fit = self._fit(gap, variance)
         by_second[:-1] = self._n * pull * self._weight[:, None]
         linear = by_second[self._place]
-        towards = by_parameters(natural, mean, cov, 2 * times(linear, mean), linear, self._problem)
+        towards = by_parameters(natural, mean, cov, 2 * times(linear, mean), linear, self._layout)
         by = Natural(*(one + other for one, other in zip(law, towards, strict=True)))
-        log_volume, gradient = coordinates.volume_gradient(position, forward, by)
+        log_volume, gradient = space.volume_gradient(position, forward, by)
         return refused(value + log_volume + fit), gradient
 
-    def value(self, coordinates: Unconstrained, position: Array, variance: Array | None) -> Array:
+    def value(self, space: Parametrisation, position: Array, variance: Array | None) -> Array:
         """Return the log density (B,)."""
-        return self.evaluate(coordinates, position, variance)[0]
+        return self.evaluate(space, position, variance)[0]
 
-    def spread(self, coordinates: Unconstrained, position: Array, variance: Array) -> Array:
+    def spread(self, space: Parametrisation, position: Array, variance: Array) -> Array:
         """Return D: given the exact statistics, only the noise is left."""
         return variance[:, None] * np.eye(len(variance))[..., None]
 
@@ -165,64 +106,52 @@ class ExactTarget:
             return np.sign(gap) / self._b, -(np.abs(gap) / self._b).sum(axis=0)
         return gap / variance, -0.5 * (gap * gap / variance).sum(axis=0)
 
-    def noise(self, coordinates: Unconstrained, position: Array, variance: Array, rng: np.random.Generator) -> Array:
+    def noise(self, space: Parametrisation, position: Array, variance: Array, rng: np.random.Generator) -> Array:
         """Return the noise, which the position determines."""
-        return self._noisy - released_moments(coordinates.natural(position), self._n, self._problem)[2]
+        return self._noisy - released_moments(space.natural(position), self._n, self._layout)[2]
 
     def parameters(self, natural: Natural, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draw theta and sigma2 from the conjugate posterior given the exact statistics."""
-        second = self._second(natural)
-        updated = self._precision + self._n * second
-        inverse, _ = inverse_of(updated)
-        off, shrunk, rate = self._residual(natural, inverse)
+        updated = self._precision + self._n * second_moments(natural, self._layout)
+        inverted, _ = inverse(updated)
+        off, shrunk, rate = self._residual(natural, inverted)
         sigma2 = rate / np.maximum(rng.standard_gamma(self._shape + 0.5 * self._n), 1e-300)
-        root = np.moveaxis(np.asarray(np.linalg.cholesky(np.moveaxis(updated, -1, 0)), dtype=np.float64), 0, -1)
+        root = cholesky(updated)
         # precision^-1 = root^-T root^-1: solve root' x = z
         z = rng.standard_normal(off.shape)
-        normal = times(inverse, times(root, z))
+        normal = times(inverted, times(root, z))
         return self._mean + off - shrunk + np.sqrt(sigma2) * normal, sigma2
 
-    def _second(self, natural: Natural) -> Array:
-        """Return E, the second moments of the regressors w, (q, q, B)."""
-        layout, mean = self._problem.layout, natural.mean_x
-        q, first = layout.regressors, int(layout.intercept)
-        second = np.empty((q, q, mean.shape[-1]))
-        second[first:, first:] = natural.cov_x + mean[:, None] * mean[None]
-        if first:
-            second[0, 0] = 1.0
-            second[0, 1:] = second[1:, 0] = mean
-        return second
-
-    def _residual(self, natural: Natural, inverse: Array) -> tuple[Array, Array, Array]:
+    def _residual(self, natural: Natural, inverted: Array) -> tuple[Array, Array, Array]:
         """Return t - mean, h = Lambda_n^-1 precision (t - mean), and b_n."""
         off = natural.theta - self._mean
         pulled = times(self._precision, off)
-        shrunk = times(inverse, pulled)
+        shrunk = times(inverted, pulled)
         rate = self._rate + 0.5 * (self._n * natural.sigma2 + (pulled * (off - shrunk)).sum(axis=0))
         return off, shrunk, rate
 
     def _law(self, natural: Natural) -> tuple[Array, Natural]:
         """Return the log density of the fit, before the release is seen, and its derivatives."""
         n, sigma2 = self._n, natural.sigma2
-        layout = self._problem.layout
+        layout = self._layout
         d, q, first = layout.d, layout.regressors, int(layout.intercept)
         off_x = natural.mean_x - self._mean_x
         pull = self._strength * n / (self._strength + n)
         degree, power = 0.5 * (n - d - 2), 0.5 * (self._dof + n)
-        scatter_inverse, scatter_log = inverse_of(self._scale + n * natural.cov_x + pull * off_x[:, None] * off_x[None])
-        cov_inverse, cov_log = inverse_of(natural.cov_x)
+        scatter_inverse, scatter_log = inverse(self._scale + n * natural.cov_x + pull * off_x[:, None] * off_x[None])
+        cov_inverse, cov_log = inverse(natural.cov_x)
         by_cov = degree * cov_inverse - power * n * scatter_inverse
         by_mean = -2 * power * pull * times(scatter_inverse, off_x)
-        second = self._second(natural)
-        inverse, updated_log = inverse_of(self._precision + n * second)
-        second_inverse, second_log = inverse_of(second)
-        off, shrunk, rate = self._residual(natural, inverse)
+        second = second_moments(natural, self._layout)
+        inverted, updated_log = inverse(self._precision + n * second)
+        second_inverse, second_log = inverse(second)
+        off, shrunk, rate = self._residual(natural, inverted)
         shape, exponent = self._shape + 0.5 * n, 0.5 * (n - q) - 1
         value = degree * cov_log - power * scatter_log + 0.5 * (second_log - updated_log)
         value = value - shape * np.log(rate) + exponent * np.log(sigma2)
         by_theta = -shape / rate * times(self._precision, off - shrunk)
         by_sigma2 = exponent / sigma2 - 0.5 * shape * n / rate
-        by_second = 0.5 * (second_inverse - n * inverse) - 0.5 * shape / rate * n * shrunk[:, None] * shrunk[None]
+        by_second = 0.5 * (second_inverse - n * inverted) - 0.5 * shape / rate * n * shrunk[:, None] * shrunk[None]
         inside = by_second[first:, first:]
         by_mean = by_mean + 2 * times(inside, natural.mean_x)
         if first:

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from dpbook._arrays import Array
-from dpbook.regression._unconstrained import Natural, Unconstrained
 from dpbook.regression.collapsed import CollapsedTarget
-from dpbook.regression.hamiltonian import information_at, part_of, start_of
-from dpbook.regression.problem import Draws, Problem
+from dpbook.regression.parametrisation import Natural, Parametrisation
+from dpbook.regression.starts import information_at, start_of
+from dpbook.regression.task import Draws, Task
 
-__all__ = ["sample"]
+__all__: list[str] = []
 
 
 def sample(
-    problem: Problem,
+    task: Task,
     *,
     draws: int,
     chains: int,
@@ -33,48 +33,11 @@ def sample(
     progress: bool = False,
     warm_up: int = 500,
 ) -> Draws:
-    """Draw theta and sigma2 together with all unseen records, by PyMC's No-U-Turn sampler.
-
-    Parameters
-    ----------
-    problem : Problem
-        Releases with their priors, in coordinates; they are sampled one after the other.
-    draws : int
-        How many draws each chain keeps.
-    chains : int
-        How many chains a release has.
-    rng : numpy.random.Generator
-        The source of randomness.
-    progress : bool, default False
-        Whether to show a progress bar.
-    warm_up : int, default 500
-        Iterations in which the sampler tunes itself.
-
-    Returns
-    -------
-    Draws
-        In coordinates.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.regression.individual import sample
-    >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> one = np.ones(1)
-    >>> problem = Problem(
-    ...     Layout(1, True), np.array([[0.0, 10.0, 2.0, 1.0, 6.0]]), one, "laplace", 20 * one,
-    ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
-    ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
-    ... )
-    >>> sample(problem, draws=10, chains=2, rng=np.random.default_rng(1), warm_up=10).theta.shape  # doctest: +SKIP
-    (1, 2, 10, 2)
-
-    Explained in :doc:`/book/regression/gibbs-samplers`.
-    """
-    theta = np.empty((problem.releases, chains, draws, problem.layout.regressors))
-    sigma2 = np.empty((problem.releases, chains, draws))
-    for i in range(problem.releases):
-        one = part_of(problem, slice(i, i + 1))
+    """Draw theta and sigma2 together with all unseen records, one release after the other."""
+    theta = np.empty((task.releases, chains, draws, task.layout.regressors))
+    sigma2 = np.empty((task.releases, chains, draws))
+    for i in range(task.releases):
+        one = task.part(slice(i, i + 1))
         target = RecordsTarget(one)
         first = target.start(chains, rng)
         found = _no_u_turn(target.evaluate, first, draws, chains, warm_up, rng, progress)  # (chain, draw, dim)
@@ -87,58 +50,34 @@ def sample(
 class RecordsTarget:
     """The joint density of the parameters and of all records, given one release.
 
-    A position is the parameters' coordinates (``Unconstrained``), then for every
-    record d standard normal numbers z and one number e: ``x = mean_x + L z`` and ``y = theta'w + sigma e``.
-
-    Parameters
-    ----------
-    problem : Problem
-        With one release.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
-    >>> one = np.ones(1)
-    >>> problem = Problem(
-    ...     Layout(1, True), np.array([[0.0, 10.0, 2.0, 1.0, 6.0]]), one, "laplace", 20 * one,
-    ...     ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], 5 * one, 0.5 * one),
-    ...     CovariatePrior(np.zeros((1, 1)), one, np.ones((1, 1, 1)), 10 * one),
-    ... )
-    >>> target = RecordsTarget(problem)
-    >>> target.dim  # five parameters and twenty records of two numbers
-    45
-    >>> value, gradient = target.evaluate(np.zeros(45))
-    >>> gradient.shape
-    (45,)
-
-    Explained in :doc:`/book/regression/gibbs-samplers`.
+    A position is that of the parameters (``Parametrisation``), then for every record d standard normal numbers z and
+    one number e: ``x = mean_x + L z`` and ``y = theta'w + sigma e``.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._map = Unconstrained.of(problem, 1)
-        self._n, layout = int(problem.n[0]), problem.layout
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._map = Parametrisation.of(task, 1)
+        self._n, layout = int(task.n[0]), task.layout
         self._unit = np.ones(self._map.dim)
         self._share = np.where(np.eye(layout.width, dtype=bool), 1.0, 0.5)
 
     @property
     def dim(self) -> int:
         """Length of a position."""
-        return self._map.dim + self._n * (self._problem.layout.d + 1)
+        return self._map.dim + self._n * (self._task.layout.d + 1)
 
     def start(self, chains: int, rng: np.random.Generator) -> Array:
         """Return positions (chain, dim) where the parameters fit the release and the records are theirs.
 
-        From then on a parameter's coordinate is measured in units of about its standard deviation, so that one step
+        From then on a parameter's entry is measured in units of about its standard deviation, so that one step
         size fits all.
         """
         with np.errstate(all="ignore"):
-            centred, position, _ = start_of(CollapsedTarget(self._problem, chains), self._problem, chains, rng)
-            plain = Unconstrained.of(self._problem, chains)
+            centred, position, _ = start_of(CollapsedTarget(self._task, chains), self._task, chains, rng)
+            plain = Parametrisation.of(self._task, chains)
             parameters = plain.position_of(centred.natural(position))
-            noise = np.full((self._problem.layout.size, chains), 2 * self._problem.scale[0] ** 2)
-            told = information_at(CollapsedTarget(self._problem, chains), plain, self._problem, parameters, noise)
+            noise = np.full((self._task.layout.size, chains), 2 * self._task.scale[0] ** 2)
+            told = information_at(CollapsedTarget(self._task, chains), plain, self._task, parameters, noise)
         self._unit = 1 / np.sqrt(np.diagonal(told, axis1=-2, axis2=-1).mean(axis=0))
         parameters /= self._unit[:, None]
         records = rng.standard_normal((chains, self.dim - self._map.dim))
@@ -146,7 +85,7 @@ class RecordsTarget:
 
     def parameters(self, positions: Array) -> Natural:
         """Return the parameters at positions (draw, dim), the draws last."""
-        repeated = Unconstrained.of(self._problem, len(positions))
+        repeated = Parametrisation.of(self._task, len(positions))
         return repeated.natural((positions[:, : self._map.dim] * self._unit).T)
 
     def evaluate(self, position: Array) -> tuple[float, Array]:
@@ -155,20 +94,20 @@ class RecordsTarget:
             return self._evaluate(position)
 
     def _evaluate(self, position: Array) -> tuple[float, Array]:
-        problem, layout = self._problem, self._problem.layout
+        task, layout = self._task, self._task.layout
         d, q, first = layout.d, layout.regressors, int(layout.intercept)
         dim = self._map.dim
         here = (position[:dim] * self._unit)[:, None]
-        forward = self._map._forward(here)
+        forward = self._map.forward(here)
         theta, root, sigma = forward.natural.theta[:, 0], forward.root[..., 0], float(forward.sigma[0])
         noise = position[dim:].reshape(self._n, d + 1)
         z, e = noise[:, :d], noise[:, d]
         u = np.ones((self._n, layout.width))
         u[:, first:q] = forward.natural.mean_x[:, 0] + z @ root.T
         u[:, q] = u[:, :q] @ theta + sigma * e
-        gap = problem.noisy[0] - layout.vector(u.T @ u)
-        scale = problem.scale[0]
-        if problem.laplace:
+        gap = task.noisy[0] - layout.vector(u.T @ u)
+        scale = task.scale[0]
+        if task.laplace:
             fit, pull = -np.abs(gap).sum() / scale, np.sign(gap) / scale
         else:
             fit, pull = -0.5 * (gap @ gap) / scale**2, gap / scale**2

@@ -6,7 +6,8 @@ E = E[u u']. For *normal* covariates u itself is normal (its constant has varian
     Cov(u_a u_b, u_c u_d) = E_ac E_bd + E_ad E_bc - 2 m_a m_b m_c m_d,   m = E[u],
 
 with no fourth-moment tensor and no automatic differentiation. For *other* covariates the covariance needs the fourth
-moments of w (:func:`from_fourth_moments`). Chapter 4 derives both.
+moments of w (:func:`from_fourth_moments`). Chapter 4 derives both; :class:`~dpbook.regression.Layout` says which
+product sits where.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._arrays import Array
-from dpbook.regression.problem import Layout
+from dpbook.regression.layout import Layout
 
 __all__ = [
     "from_fourth_moments",
     "from_normal",
-    "gradient",
     "is_valid",
     "nearest_valid",
     "product_cov",
@@ -110,54 +110,6 @@ def from_normal(mean: Array, second: Array, layout: Layout) -> tuple[Array, Arra
     return layout.vector(second), cov
 
 
-def gradient(mean: Array, second: Array, by_mu: Array, by_cov: Array, layout: Layout) -> tuple[Array, Array]:
-    """Carry the derivatives of a function by ``mu`` and ``cov`` of :func:`from_normal` back to m and E.
-
-    Parameters
-    ----------
-    mean : array (..., p)
-    second : array (..., p, p)
-        Where :func:`from_normal` was evaluated.
-    by_mu : array (..., k)
-    by_cov : array (..., k, k)
-        Derivatives of a scalar function f by each entry of mu and of cov (cov's entries as k² independent numbers,
-        by_cov symmetric).
-    layout : Layout
-        Which statistic sits where.
-
-    Returns
-    -------
-    by_mean : array (..., p)
-    by_second : array (..., p, p)
-        Derivatives by m and by E's entries as p² independent numbers; symmetric, so that
-        ``df = sum(by_mean * dm) + sum(by_second * dE)`` for symmetric dE.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> layout = Layout(1, True)
-    >>> m, E = np.array([1.0, 0.2, 0.1]), np.diag([1.0, 0.5, 0.5]) + 0.1
-    >>> by_m, by_E = gradient(m, E, np.zeros(5), np.eye(5), layout)  # of the trace of cov
-    >>> step = np.zeros((3, 3)); step[2, 2] = 1e-6
-    >>> rise = (np.trace(from_normal(m, E + step, layout)[1]) - np.trace(from_normal(m, E - step, layout)[1])) / 2e-6
-    >>> bool(abs(rise - by_E[2, 2]) < 1e-6)
-    True
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
-    """
-    p = layout.width
-    # Spread each unique statistic over (i, j) and (j, i) alike; the constant has weight 0.
-    share = np.where(layout.position >= 0, np.where(np.eye(p, dtype=bool), 1.0, 0.5), 0.0)
-    a, c, b, d = np.ix_(*(range(p),) * 4)  # ordered so that (a, c) and (b, d) are the matrices' own indices
-    full = by_cov[..., layout.position[a, b], layout.position[c, d]] * (share[a, b] * share[c, d])
-    batch = full.shape[:-4]
-    pairs = full.reshape(*batch, p * p, p * p)
-    by_second = 4 * (pairs @ second.reshape(*second.shape[:-2], p * p, 1)).reshape(*batch, p, p)
-    outer = (mean[..., :, None] * mean[..., None, :]).reshape(*mean.shape[:-1], p * p, 1)
-    by_mean = -8 * ((pairs @ outer).reshape(*batch, p, p) @ mean[..., None])[..., 0]
-    return by_mean, by_second + by_mu[..., layout.position] * share
-
-
 def from_fourth_moments(theta: Array, sigma2: Array, second: Array, xi: Array, layout: Layout) -> tuple[Array, Array]:
     """Return the mean and covariance of a record's statistics for covariates of any law with given moments.
 
@@ -174,7 +126,7 @@ def from_fourth_moments(theta: Array, sigma2: Array, second: Array, xi: Array, l
         eta, the second moments of the regressors w; with an intercept ``second[0, 0]`` is 1.
     xi : array (..., j, j)
         The covariance of the regressors' unique products ``w_i w_j``, in the order of the statistics for which
-        :attr:`Layout.of_regressors` holds (:func:`product_cov`).
+        :attr:`~dpbook.regression.Layout.of_regressors` holds (:func:`product_cov`).
     layout : Layout
         Which statistic sits where.
 
@@ -224,7 +176,8 @@ def product_cov(moments: Array, layout: Layout) -> Array:
     Parameters
     ----------
     moments : array (..., 1 + k + m)
-        1, then the mean of each statistic of :class:`Layout`, then that of each monomial of :attr:`Layout.higher`.
+        1, then the mean of each statistic, then that of each monomial of
+        :attr:`~dpbook.regression.Layout.higher`.
     layout : Layout
         Which statistic sits where.
 

@@ -5,9 +5,9 @@ A :class:`RegressionPosterior` is a :class:`~dpbook.posterior.Posterior` in the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import special
 from dpbook._arrays import Array
 from dpbook._validation import column_labels, finite_array, fraction
 from dpbook.posterior import Posterior
+from dpbook.regression.coordinates import INTERCEPT, column_names
 
 __all__ = ["RegressionPosterior"]
 
@@ -36,8 +37,9 @@ class RegressionPosterior(Posterior):
         How the draws were made.
     intercept : bool, default True
         Whether the first coefficient is an intercept.
-    columns : sequence of str, optional
-        The names of the covariates, where the data had some: a table of new covariates is then read by name.
+    labels : mapping of str to sequence of str, optional
+        ``labels["theta"]``, what the coefficients are called: the names of the columns, from which a table of new
+        covariates is read, after "(intercept)". By default "(intercept)", "x1", "x2", …
 
     Examples
     --------
@@ -54,7 +56,6 @@ class RegressionPosterior(Posterior):
     """
 
     intercept: bool = True
-    columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,23 +64,23 @@ class RegressionPosterior(Posterior):
             raise ValueError(f"draws must hold theta (chain, draw, q) and sigma2 (chain, draw), got {shapes}")
         if shapes["theta"][2] <= int(self.intercept):
             raise ValueError("draws['theta'] must hold a slope beside the intercept")
-        if self.columns is not None:
-            object.__setattr__(self, "columns", tuple(self.columns))
-            if len(self.columns) != self.d:
-                raise ValueError(f"columns must name the {self.d} covariates, got {self.columns}")
+        if "theta" not in self.labels:
+            first = (INTERCEPT,) * self.intercept
+            named = {"theta": (*first, *column_names(None, self.d)[:-1]), **self.labels}
+            object.__setattr__(self, "labels", MappingProxyType(named))
 
     def __reduce__(self) -> Any:
-        return partial(type(self), labels=dict(self.labels)), (
-            dict(self.draws),
-            self.method,
-            self.intercept,
-            self.columns,
-        )
+        return partial(type(self), labels=dict(self.labels)), (dict(self.draws), self.method, self.intercept)
 
     @property
     def d(self) -> int:
         """The number of covariates."""
         return int(self.draws["theta"].shape[2]) - int(self.intercept)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the covariates."""
+        return tuple(self.labels["theta"][int(self.intercept) :])
 
     @overload
     def predict(self, X_new: ArrayLike) -> Array: ...
@@ -156,12 +157,13 @@ class RegressionPosterior(Posterior):
 
     def _in_order(self, X_new: Any) -> Any:
         """Return a table's columns in the order of the coefficients; what has no names stays as it is."""
-        labels = column_labels(X_new)
-        if labels is None or self.columns is None or labels == list(self.columns):
+        labels, columns = column_labels(X_new), list(self.columns)
+        if labels is None or labels == columns:
             return X_new
-        if sorted(map(str, labels)) != sorted(self.columns):
-            raise ValueError(f"X_new must have the columns {list(self.columns)}, in any order; got {labels}")
-        columns = list(self.columns)
+        if sorted(map(str, labels)) != sorted(columns):
+            if columns == list(column_names(None, self.d)[:-1]):  # the records had no names: position decides
+                return X_new
+            raise ValueError(f"X_new must have the columns {columns}, in any order; got {labels}")
         return X_new.select(columns) if hasattr(X_new, "column_names") else X_new[columns]  # Arrow, or pandas and kin
 
 

@@ -1,4 +1,4 @@
-"""The curator's side: noisy sufficient statistics of a linear regression, and a preview of what they would be worth.
+"""The curator's side: noisy sufficient statistics of a linear regression.
 
 Every release is private for replace-one neighbours, n public: a record is one row, covariates and response together.
 Chapter 4 explains them.
@@ -10,28 +10,22 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpbook import noise
 from dpbook._arrays import Array
-from dpbook._validation import column_labels, flag, integer, privacy_loss, seeded_generator
+from dpbook._validation import column_labels, flag, privacy_loss, seeded_generator
+from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.mechanisms import gaussian_scale
-from dpbook.priors import NormalInverseGamma, NormalInverseWishart
-from dpbook.records import as_chunks, exact_sum, grid_unit, side_by_side
-from dpbook.regression.coordinates import Coordinates, column_bounds, covariate_bounds
-from dpbook.regression.moments import from_normal, record_moments
-from dpbook.regression.problem import Layout
+from dpbook.records import as_chunks, exact_sum, side_by_side
+from dpbook.regression.coordinates import MODEL, Coordinates, column_bounds, column_names, covariate_bounds
+from dpbook.regression.layout import Layout
+from dpbook.regression.sensitivities import UNIT, sensitivity_of
 from dpbook.release import Release
-from dpbook.sensitivity import fourth_moments, rounded, second_moments
 
-__all__ = ["MODEL", "Preview", "coordinates_of", "preview", "release"]
-
-MODEL = "linear regression"
-_UNIT = grid_unit(1.0)  # in coordinates no statistic exceeds 1
+__all__ = ["release"]
 
 
 def release(
@@ -90,8 +84,9 @@ def release(
     -------
     Release
         With ``.values["sums"]``, the noisy sums of the products of (1, x, y) in the order of
-        :class:`~dpbook.regression.problem.Layout`, in coordinates; n itself is exact and not among them. With
-        ``moments=True`` also ``.values["moments"]``.
+        :class:`~dpbook.regression.Layout`, every column in [-1, 1]; n itself is exact and not among them. With
+        ``moments=True`` also ``.values["moments"]``. Bounds and settings name the columns as the table does; columns
+        without names of their own are x1, x2, … and y.
 
     Examples
     --------
@@ -113,19 +108,19 @@ def release(
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     rng = seeded_generator(rng)
     source = join(X, y)
-    box = _box_of(x_bounds, (float(low[-1]), float(high[-1])), source.labels, intercept)
+    box = _Box(x_bounds, (float(low[-1]), float(high[-1])), source.labels, source.own_name, intercept)
     statistics = functools.partial(_statistics, response=source.response, box=box, moments=moments)
-    total = exact_sum(source.data, statistics, unit=_UNIT, columns=source.columns, name=source.name)
+    total = exact_sum(source.data, statistics, unit=UNIT, columns=source.columns, name=source.name)
     layout = _layout_of(len(total.totals), intercept, moments)
     inside = box.coordinates(layout.d)
-    bound = _sensitivity(inside, moments, 1 if mechanism == "laplace" else 2, len(total.totals))
+    bound = sensitivity_of(inside, moments, mechanism, len(total.totals))
     scale = 0.0
     if mechanism == "laplace":
-        noise.require_laplace_on_sum(_UNIT, bound, epsilon, rng)
+        noise.require_laplace_on_sum(UNIT, bound, epsilon, rng)
     else:  # without an intercept nothing is centred: narrow bounds may span few steps of the grid
         size = len(total.totals)
-        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=_UNIT, statistics=size)
-        noise.require_gaussian_on_sum(_UNIT, scale)
+        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=UNIT, statistics=size)
+        noise.require_gaussian_on_sum(UNIT, scale)
     charge(budget, epsilon, delta, label=MODEL)
     if mechanism == "laplace":
         noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
@@ -141,223 +136,28 @@ def release(
         epsilon=epsilon,
         delta=delta,
         n=total.n,
-        bounds=named_bounds(inside),
-        settings={"d": layout.d, "intercept": intercept} | _named(source.labels),
+        bounds=inside.bounds,
+        settings=inside.settings,
         float_safe=rng is None,
     )
 
 
-def coordinates_of(release: Release) -> Coordinates:
-    """Return the map between a release's coordinates and the data's units.
-
-    Parameters
-    ----------
-    release : Release
-        From :func:`release`.
-
-    Returns
-    -------
-    Coordinates
-        Made of the release's public bounds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook import regression
-    >>> noisy = regression.release([1.0, 2.0], [3.0, 4.0], x_bounds=(0, 10), y_bounds=(0, 4), epsilon=1.0,
-    ...                            rng=np.random.default_rng(0))
-    >>> regression.releases.coordinates_of(noisy).centre
-    array([5., 2.])
-
-    Explained in :doc:`/book/regression/private-least-squares`.
-    """
-    lower, upper = np.array([release.bounds[name] for name in _column_names(int(release.settings["d"]))]).T
-    return Coordinates(lower, upper, bool(release.settings["intercept"]))
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What a release of a regression would be worth, from public numbers, before anything is spent.
-
-    Attributes
-    ----------
-    sensitivity, noise_scale : float
-        Of the sums, in coordinates.
-    posterior_sd : tuple of float
-        The expected posterior standard deviation of each coefficient, in the data's units, noise accounted for.
-    nonprivate_sd : tuple of float
-        The same without privacy.
-    break_even_n : float
-        About the n at which noise and sampling contribute alike to the slopes' variance; beyond it, privacy is the
-        smaller worry.
-
-    Examples
-    --------
-    >>> from dpbook import regression
-    >>> look = regression.preview(n=1000, x_bounds=(0, 20), y_bounds=(0, 30), epsilon=1.0)
-    >>> print(f"{look.noise_scale:.2f}")
-    5.33
-
-    Explained in :doc:`/book/regression/calibration-utility-cost`.
-    """
-
-    sensitivity: float
-    noise_scale: float
-    posterior_sd: tuple[float, ...]
-    nonprivate_sd: tuple[float, ...]
-    break_even_n: float
-
-
-def preview(
-    *,
-    n: int,
-    x_bounds: Any,
-    y_bounds: tuple[float, float],
-    epsilon: float,
-    d: int | None = None,
-    intercept: bool = True,
-    moments: bool = False,
-    mechanism: str = "laplace",
-    delta: float = 0.0,
-    prior: NormalInverseGamma | None = None,
-    covariates: NormalInverseWishart | None = None,
-) -> Preview:
-    """Say, before anything is spent, how noisy a release would be and how much it would teach.
-
-    A normal approximation at the centre of the priors: exact in the limit of many records, good to some ten per cent
-    where the posterior is not dominated by noise. Where the noise hides the covariates' spread the posterior is
-    heavy-tailed, and only :func:`infer` knows it.
-
-    Parameters
-    ----------
-    n : int
-        The public number of records.
-    x_bounds, y_bounds, epsilon, intercept, moments, mechanism, delta
-        As in :func:`release`.
-    d : int, optional
-        The number of covariates where ``x_bounds`` are one pair for all; by default 1.
-    prior : NormalInverseGamma, optional
-        The analyst's prior; by default a flat line through the middle of ``y_bounds``, worth a thousandth of a record,
-        with an error sd of a quarter of their width.
-    covariates : NormalInverseWishart, optional
-        The prior of the covariates; by default the weak one from the bounds.
-
-    Returns
-    -------
-    Preview
-        The noise scale and the standard deviations.
-
-    Examples
-    --------
-    >>> from dpbook import regression
-    >>> look = regression.preview(n=61_395, x_bounds=(0, 20), y_bounds=(0, 30), epsilon=1.0)
-    >>> [f"{sd:.4f}" for sd in (look.posterior_sd[1], look.nonprivate_sd[1])]  # of the slope
-    ['0.0140', '0.0135']
-
-    Explained in :doc:`/book/regression/calibration-utility-cost`.
-    """
-    n = integer("n", n, least=1)
-    intercept, moments = flag("intercept", intercept), flag("moments", moments)
-    epsilon, delta = privacy_loss(epsilon, delta, mechanism)
-    inside = Coordinates(*column_bounds(x_bounds, y_bounds, None if d is None else integer("d", d, least=1)), intercept)
-    layout = Layout(inside.d, intercept)
-    count = layout.size + (len(layout.higher) if moments else 0)
-    bound = _sensitivity(inside, moments, 1 if mechanism == "laplace" else 2, count)
-    if mechanism == "laplace":
-        scale = bound / epsilon
-    else:
-        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta)
-    variance = (2 if mechanism == "laplace" else 1) * scale**2
-    mapped = inside.prior_in(_flat_prior(inside) if prior is None else _required(prior))
-    beliefs = inside.covariates_in(covariates)
-    noisy, exact = (_coefficient_cov(layout, n, added, mapped, beliefs) for added in (variance, 0.0))
-    out = inside.theta_out(np.eye(layout.regressors)) - inside.theta_out(np.zeros(layout.regressors))  # the linear part
-    sds = [np.sqrt(np.diag(out.T @ cov @ out)) for cov in (noisy, exact)]
-    slopes = slice(int(intercept), None)
-    excess = float(np.mean(np.diag(noisy)[slopes] / np.diag(exact)[slopes])) - 1
-    return Preview(
-        sensitivity=bound,
-        noise_scale=scale,
-        posterior_sd=tuple(sds[0].tolist()),
-        nonprivate_sd=tuple(sds[1].tolist()),
-        break_even_n=n * max(excess, 0.0),
-    )
-
-
-def _coefficient_cov(
-    layout: Layout, n: int, noise_variance: float, prior: NormalInverseGamma, covariates: NormalInverseWishart
-) -> Array:
-    """Return the covariance of theta after a release, by the information of a normal with mean n mu and cov n Σ + D.
-
-    The parameters are theta, sigma2, and the mean and covariance of x; the priors enter through their curvature.
-    """
-    theta, precision = prior._sized(layout.regressors, "prior")
-    centre, scale = covariates._sized(layout.d, "covariates")
-    sigma2 = prior.rate / (prior.shape + 1)
-    cov_x = scale / (covariates.dof + layout.d + 1)
-    pairs = np.triu_indices(layout.d)
-    at = np.concatenate([theta, [sigma2], centre, cov_x[pairs]])
-
-    def mean_of(parameters: Array) -> Array:
-        q = layout.regressors
-        spread = np.zeros((layout.d, layout.d))
-        spread[pairs] = spread[pairs[1], pairs[0]] = parameters[q + 1 + layout.d :]
-        _, second = record_moments(parameters[:q], parameters[q], parameters[q + 1 : q + 1 + layout.d], spread, layout)
-        return layout.vector(second)
-
-    # mu is a polynomial of low degree: central differences are exact to rounding.
-    steps = 1e-4 * np.eye(at.size)
-    slope = np.stack([(mean_of(at + step) - mean_of(at - step)) / 2e-4 for step in steps], axis=1)
-    _, cov = from_normal(*record_moments(theta, np.asarray(sigma2), centre, cov_x, layout), layout)
-    total = n * cov + (noise_variance + 1e-9) * np.eye(layout.size)
-    q = layout.regressors
-    information = n**2 * slope.T @ np.linalg.solve(total, slope)
-    information[:q, :q] += precision / sigma2
-    information[q, q] += prior.shape / sigma2**2
-    inverse = np.linalg.inv(cov_x)
-    information[q + 1 : q + 1 + layout.d, q + 1 : q + 1 + layout.d] += covariates.strength * inverse
-    double = inverse[pairs[0]][:, pairs[0]] * inverse[pairs[1]][:, pairs[1]]
-    double += inverse[pairs[0]][:, pairs[1]] * inverse[pairs[1]][:, pairs[0]]
-    share = np.where(pairs[0] == pairs[1], 1.0, 2.0)
-    information[q + 1 + layout.d :, q + 1 + layout.d :] += covariates.dof / 4 * double * share * share[:, None]
-    return np.asarray(np.linalg.inv(information)[:q, :q])
-
-
-def _flat_prior(inside: Coordinates) -> NormalInverseGamma:
-    """Return a prior worth a thousandth of a record, in the data's units."""
-    width = float(inside.unit[-1])
-    q = inside.d + int(inside.intercept)
-    mean = np.zeros(q)
-    mean[0] = inside.centre[-1] if inside.intercept else 0.0
-    back = inside._slopes()
-    return NormalInverseGamma(mean, 1e-3 * back.T @ back, 2.0, 3 * (width / 2) ** 2)
-
-
-def _required(prior: Any) -> NormalInverseGamma:
-    if not isinstance(prior, NormalInverseGamma):
-        raise TypeError(f"prior must be a regression.NormalInverseGamma, got {prior!r}")
-    return prior
-
-
-class _Box(NamedTuple):
+class _Box:
     """Public bounds, checked, while the number of covariates is not yet known."""
 
-    x_bounds: Any
-    y_bounds: tuple[float, float]
-    labels: list[Any] | None
-    intercept: bool
+    def __init__(
+        self, x_bounds: Any, y_bounds: tuple[float, float], labels: list[Any] | None, response: Any, intercept: bool
+    ) -> None:
+        if isinstance(x_bounds, dict):
+            if labels is None:
+                raise ValueError("x_bounds can be a mapping only where the columns of X have names")
+            column_bounds(x_bounds, y_bounds, None, labels)
+        self._bounds, self._labels, self._response = (x_bounds, y_bounds), labels, response
+        self.intercept = intercept
 
     def coordinates(self, d: int) -> Coordinates:
-        return Coordinates(*column_bounds(self.x_bounds, self.y_bounds, d, self.labels), self.intercept)
-
-
-def _box_of(x_bounds: Any, y_bounds: tuple[float, float], labels: list[Any] | None, intercept: bool) -> _Box:
-    """Return the bounds for covariates of these names; a mapping must name them all, and needs them to have names."""
-    if isinstance(x_bounds, dict):
-        if labels is None:
-            raise ValueError("x_bounds can be a mapping only where the columns of X have names")
-        column_bounds(x_bounds, y_bounds, None, labels)
-    return _Box(x_bounds, y_bounds, labels, intercept)
+        sides = column_bounds(*self._bounds, d, self._labels)
+        return Coordinates(*sides, self.intercept, column_names(self._labels, d, self._response))
 
 
 def _statistics(rows: Array, *, response: int, box: _Box, moments: bool) -> Array:
@@ -378,18 +178,6 @@ def _statistics(rows: Array, *, response: int, box: _Box, moments: bool) -> Arra
     return np.concatenate([second, higher], axis=1)
 
 
-def _sensitivity(inside: Coordinates, moments: bool, norm: int, statistics: int) -> float:
-    """Return the joint sensitivity of the rounded sums, in coordinates."""
-    lower, upper = (tuple(side.tolist()) for side in inside.box)
-    return rounded(_unrounded(lower, upper, inside.intercept, moments, norm), statistics, _UNIT, norm)
-
-
-@functools.lru_cache(maxsize=256)
-def _unrounded(lower: tuple[float, ...], upper: tuple[float, ...], intercept: bool, moments: bool, norm: int) -> float:
-    """Remember sensitivities: thousands of releases, one a neighbourhood, share their bounds."""
-    return (fourth_moments if moments else second_moments)(lower, upper, intercept=intercept, norm=norm)
-
-
 def _layout_of(count: int, intercept: bool, moments: bool) -> Layout:
     """Return the layout whose records have ``count`` statistics: d is what the columns of the data made it."""
     for d in itertools.count(1):
@@ -397,22 +185,6 @@ def _layout_of(count: int, intercept: bool, moments: bool) -> Layout:
         if size >= count:
             return Layout(d, intercept)
     raise AssertionError
-
-
-def _named(labels: list[Any] | None) -> dict[str, list[str]]:
-    """Return the covariates' names as a setting, where they are names."""
-    named = labels is not None and all(isinstance(label, str) for label in labels)
-    return {"columns": list(map(str, labels or []))} if named else {}
-
-
-def _column_names(d: int) -> list[str]:
-    return [*(f"x[{j}]" for j in range(d)), "y"]
-
-
-def named_bounds(inside: Coordinates) -> dict[str, tuple[float, float]]:
-    """Return the bounds of every column by the names they have in a release."""
-    sides = zip(inside.lower.tolist(), inside.upper.tolist(), strict=True)
-    return dict(zip(_column_names(inside.d), sides, strict=True))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -427,6 +199,7 @@ class _Joined(NamedTuple):
     response: int
     name: str
     labels: list[Any] | None  # the covariates' names, where they have some
+    own_name: Any = None  # the response's
 
     def chunks(self) -> Iterator[Array]:
         """Yield blocks of finite records, the response last."""
@@ -434,25 +207,7 @@ class _Joined(NamedTuple):
 
 
 def join(X: Any, y: Any) -> _Joined:
-    """Bring covariates and response together, whatever form they have, without reading more than a first chunk.
-
-    Parameters
-    ----------
-    X, y
-        As in :func:`release`.
-
-    Returns
-    -------
-    _Joined
-        One source of rows.
-
-    Examples
-    --------
-    >>> [rows.tolist() for rows in join([[1.0, 2.0], [3.0, 4.0]], [5.0, 6.0]).chunks()]
-    [[[1.0, 2.0, 5.0], [3.0, 4.0, 6.0]]]
-
-    Explained in :doc:`/book/regression/private-least-squares`.
-    """
+    """Bring covariates and response together, whatever form they have, without reading more than a first chunk."""
     first = X
     if isinstance(X, Iterator) and not hasattr(X, "schema"):  # a reader of Arrow batches knows its columns
         first = next(X, None)
@@ -463,10 +218,12 @@ def join(X: Any, y: Any) -> _Joined:
     if isinstance(y, str):
         return _named_response(X, y, labels, type(first).__name__)
     if isinstance(y, (int, np.integer)) and not isinstance(y, bool):
+        own = None
         if labels is not None and -len(labels) <= y < len(labels):
-            labels = [label for j, label in enumerate(labels) if j != y % len(labels)]
-        return _Joined(X, None, int(y), "X", labels)
-    return _Joined(side_by_side(X, y, right_columns=1), None, -1, "X and y", labels)
+            own = labels.pop(y)
+        return _Joined(X, None, int(y), "X", labels, own)
+    own = (column_labels(y) or [None])[0]
+    return _Joined(side_by_side(X, y, right_columns=1), None, -1, "X and y", labels, own)
 
 
 def _response_last(rows: Array, response: int) -> Array:
@@ -485,4 +242,4 @@ def _named_response(X: Any, y: str, labels: list[Any] | None, kind: str) -> _Joi
     if y not in labels:
         raise ValueError(f"y must be an array or the name of a column of X; {y!r} is not one of {labels}")
     others = [label for label in labels if label != y]
-    return _Joined(X, [*others, y], -1, "X", others)
+    return _Joined(X, [*others, y], -1, "X", others, y)

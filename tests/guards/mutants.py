@@ -342,7 +342,9 @@ OWN: list[Mutant] = [
     Mutant(doubled_bounds, "noise left out", patched(noise, "add_geometric", _silent_bar)),
     Mutant(doubled_bounds, "too little noise", patched(searches, "above_threshold", lambda f: loud(None, f))),
     Mutant(
-        regression.release, "forgotten coordinate", patched(regression.releases, "second_moments", _forgets_intercept)
+        regression.release,
+        "forgotten coordinate",
+        patched(regression.sensitivities, "second_moments", _forgets_intercept),
     ),
     Mutant(PrivateBayesianRegression.fit, "bounds from the data", wrapped(_fits_bounds)),
     Mutant(graphical.release, "forgotten coordinate", patched(graphical.releases, "histogram", answers(2.0))),

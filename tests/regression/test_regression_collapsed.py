@@ -10,17 +10,18 @@ from scipy import stats
 
 from dpbook import regression
 from dpbook.diagnostics import Calibration
+from dpbook.hamiltonian import Kernel, Tuning
 from dpbook.posterior import ConvergenceWarning
 from dpbook.regression import collapsed
-from dpbook.regression._unconstrained import Natural, Unconstrained, coordinates_for
-from dpbook.regression.collapsed import CollapsedTarget, inverse_of
-from dpbook.regression.hamiltonian import _mirrored, _State, released_moments
-from dpbook.regression.inference import problem_of
+from dpbook.regression.collapsed import CollapsedTarget
+from dpbook.regression.hamiltonian import _mirrored
+from dpbook.regression.layout import Layout
 from dpbook.regression.moments import from_normal, record_moments
-from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
+from dpbook.regression.parametrisation import Natural, Parametrisation, parametrisation_of, released_moments
+from dpbook.regression.task import CovariatePrior, ParameterPrior, Task, task_of
 
 
-def random_problem(d, intercept, releases, rng, n=100.0, scale=5.0, mechanism="laplace"):
+def random_task(d, intercept, releases, rng, n=100.0, scale=5.0, mechanism="laplace"):
     """Releases of noise, under priors with no special values."""
     layout = Layout(d, intercept)
     q, one = layout.regressors, np.ones(releases)
@@ -28,7 +29,7 @@ def random_problem(d, intercept, releases, rng, n=100.0, scale=5.0, mechanism="l
     def tiled(matrix):
         return np.tile(matrix, (releases, 1, 1))
 
-    return Problem(
+    return Task(
         layout,
         rng.normal(size=(releases, layout.size)) * 10,
         scale * one,
@@ -43,10 +44,10 @@ def random_problem(d, intercept, releases, rng, n=100.0, scale=5.0, mechanism="l
     )
 
 
-def partly_centred(problem, chains, rng):
+def partly_centred(task, chains, rng):
     """Coordinates with random centring, so that no term of the gradient vanishes."""
-    plain = coordinates_for(problem, chains)
-    d, batch = problem.layout.d, len(plain.shape)
+    plain = parametrisation_of(task, chains)
+    d, batch = task.layout.d, len(plain.shape)
     return replace(
         plain,
         centred_theta=rng.uniform(size=plain.centred_theta.shape),
@@ -67,7 +68,7 @@ def designed(count, n, epsilon, rng, *, mechanism="laplace", delta=16 / 3):
     exact = np.stack([x.sum(1), y.sum(1), (x * x).sum(1), (x * y).sum(1), (y * y).sum(1)], axis=1)
     scale = delta / epsilon
     draw = rng.laplace if mechanism == "laplace" else rng.normal
-    problem = Problem(
+    task = Task(
         layout,
         exact + draw(scale=scale, size=exact.shape),
         scale * one,
@@ -76,14 +77,14 @@ def designed(count, n, epsilon, rng, *, mechanism="laplace", delta=16 / 3):
         ParameterPrior(np.zeros((count, 2)), np.tile(0.5 / 19 * np.eye(2), (count, 1, 1)), 20 * one, 0.5 * one),
         CovariatePrior(np.zeros((count, 1)), one, np.ones((count, 1, 1)), 50 * one),
     )
-    return problem, np.column_stack([theta, sigma2])
+    return task, np.column_stack([theta, sigma2])
 
 
-def by_moments(natural, problem):
+def by_moments(natural, task):
     """Mean and covariance of a record's statistics, by the module that the Gibbs samplers use."""
     theta, cov_x = natural.theta.T, np.moveaxis(natural.cov_x, -1, 0)
-    record = record_moments(theta, natural.sigma2, natural.mean_x.T, cov_x, problem.layout)
-    return from_normal(*record, problem.layout)
+    record = record_moments(theta, natural.sigma2, natural.mean_x.T, cov_x, task.layout)
+    return from_normal(*record, task.layout)
 
 
 def pooled(drawn):
@@ -104,57 +105,55 @@ def worst_rhat(drawn):
 @pytest.mark.parametrize(("d", "intercept"), list(itertools.product((1, 2, 3, 5), (True, False))))
 def test_the_gradient_is_that_of_the_density(d, intercept):
     rng = np.random.default_rng(d)
-    problem = random_problem(d, intercept, 2, rng)
-    target, coordinates = CollapsedTarget(problem, 2), partly_centred(problem, 2, rng)
-    position = 0.5 * rng.normal(size=(coordinates.dim, 4))
-    variance = 20 * rng.exponential(size=(problem.layout.size, 4))
-    value, gradient = target.evaluate(coordinates, position, variance)
-    np.testing.assert_allclose(value, target.value(coordinates, position, variance), rtol=1e-12)
-    for i in range(coordinates.dim):
+    task = random_task(d, intercept, 2, rng)
+    target, space = CollapsedTarget(task, 2), partly_centred(task, 2, rng)
+    position = 0.5 * rng.normal(size=(space.dim, 4))
+    variance = 20 * rng.exponential(size=(task.layout.size, 4))
+    value, gradient = target.evaluate(space, position, variance)
+    np.testing.assert_allclose(value, target.value(space, position, variance), rtol=1e-12)
+    for i in range(space.dim):
         step = np.zeros_like(position)
         step[i] = 1e-5
-        above, below = (target.value(coordinates, position + sign * step, variance) for sign in (1, -1))
+        above, below = (target.value(space, position + sign * step, variance) for sign in (1, -1))
         np.testing.assert_allclose(gradient[i], (above - below) / 2e-5, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(("d", "intercept"), [(1, True), (2, False), (3, True)])
 def test_mean_and_covariance_are_those_of_the_moments_module(d, intercept):
     rng = np.random.default_rng(d)
-    problem = random_problem(d, intercept, 3, rng)
-    coordinates, target = coordinates_for(problem, 1), CollapsedTarget(problem, 1)
-    position = 0.5 * rng.normal(size=(coordinates.dim, 3))
-    natural = coordinates.natural(position)
+    task = random_task(d, intercept, 3, rng)
+    space, target = parametrisation_of(task, 1), CollapsedTarget(task, 1)
+    position = 0.5 * rng.normal(size=(space.dim, 3))
+    natural = space.natural(position)
     by_record = record_moments(
-        natural.theta.T, natural.sigma2, natural.mean_x.T, np.moveaxis(natural.cov_x, -1, 0), problem.layout
+        natural.theta.T, natural.sigma2, natural.mean_x.T, np.moveaxis(natural.cov_x, -1, 0), task.layout
     )
-    mu, cov = from_normal(*by_record, problem.layout)
-    np.testing.assert_allclose(released_moments(natural, problem.n, problem)[2], 100 * mu.T)
-    spread = target.spread(coordinates, position, np.ones((problem.layout.size, 3)))
-    np.testing.assert_allclose(
-        spread, np.moveaxis(100 * cov + np.eye(problem.layout.size), 0, -1), rtol=1e-9, atol=1e-9
-    )
+    mu, cov = from_normal(*by_record, task.layout)
+    np.testing.assert_allclose(released_moments(natural, task.n, task.layout)[2], 100 * mu.T)
+    spread = target.spread(space, position, np.ones((task.layout.size, 3)))
+    np.testing.assert_allclose(spread, np.moveaxis(100 * cov + np.eye(task.layout.size), 0, -1), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("d", [1, 3])
 def test_coordinates_and_parameters_are_each_others_inverse(d, intercept):
     rng = np.random.default_rng(d)
-    coordinates = partly_centred(random_problem(d, intercept, 2, rng), 2, rng)
-    position = rng.normal(size=(coordinates.dim, 4))
-    np.testing.assert_allclose(coordinates.position_of(coordinates.natural(position)), position, atol=1e-9)
+    space = partly_centred(random_task(d, intercept, 2, rng), 2, rng)
+    position = rng.normal(size=(space.dim, 4))
+    np.testing.assert_allclose(space.position_of(space.natural(position)), position, atol=1e-9)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("d", [1, 2])
 def test_prior_draws_and_the_density_in_coordinates_are_those_of_the_prior(d, intercept):
-    # The log density in coordinates less the log volume of the map is the density of the parameters.
+    # The log density of positions less the log volume of the map is the density of the parameters.
     rng = np.random.default_rng(d)
-    problem = random_problem(d, intercept, 1, rng)
-    coordinates = partly_centred(problem, 6, rng)
-    position = 0.7 * rng.normal(size=(coordinates.dim, 6))
-    zero = Natural(*(np.zeros_like(each) for each in coordinates.natural(position)))
-    volume, _ = coordinates.volume_gradient(position, coordinates._forward(position), zero)
-    natural, prior, covariates = coordinates.natural(position), problem.prior, problem.covariates
+    task = random_task(d, intercept, 1, rng)
+    space = partly_centred(task, 6, rng)
+    position = 0.7 * rng.normal(size=(space.dim, 6))
+    zero = Natural(*(np.zeros_like(each) for each in space.natural(position)))
+    volume, _ = space.volume_gradient(position, space.forward(position), zero)
+    natural, prior, covariates = space.natural(position), task.prior, task.covariates
     expected, unit = [], np.linalg.inv(prior.precision[0])
     for i in range(6):
         s2, cov = natural.sigma2[i], natural.cov_x[..., i]
@@ -164,51 +163,29 @@ def test_prior_draws_and_the_density_in_coordinates_are_those_of_the_prior(d, in
             + stats.invwishart.logpdf(cov, d + 9, covariates.scale[0])
             + stats.multivariate_normal.logpdf(natural.mean_x[:, i], covariates.mean[0], cov / 2)
         )
-    gap = coordinates.log_prior(position) - volume - expected
+    gap = space.log_prior(position) - volume - expected
     # Centring differs from chain to chain; the constants of both densities do not.
     np.testing.assert_allclose(gap, gap[0], atol=1e-8)
-    many = coordinates_for(problem, 20_000)
+    many = parametrisation_of(task, 20_000)
     drawn = many.natural(many.prior_draw(rng))
     assert abs(drawn.sigma2.mean() - 0.5 / 4) < 5 * drawn.sigma2.std() / np.sqrt(20_000)
     mean_cov = covariates.scale[0] / (d + 9 - d - 1)
     np.testing.assert_allclose(drawn.cov_x.mean(axis=-1), mean_cov, atol=0.01)
 
 
-def test_inverses_and_determinants_are_those_of_lapack():
-    rng = np.random.default_rng(0)
-    for size in (1, 5, 16, 20):
-        root = rng.normal(size=(7, size, size + 3)) * np.exp(rng.normal(size=(size, 1)))
-        matrix = root @ np.swapaxes(root, -1, -2)
-        inverse, log_determinant = inverse_of(np.moveaxis(matrix, 0, -1))
-        np.testing.assert_allclose(np.moveaxis(inverse, -1, 0), np.linalg.inv(matrix), rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(log_determinant, np.linalg.slogdet(matrix)[1], rtol=1e-9)
-
-
-@pytest.mark.parametrize("size", [3, 20])
-def test_a_singular_matrix_is_refused_and_leaves_the_others_of_its_batch_alone(size):
-    """Far out in a trajectory a covariance may lose its rank to rounding; its density is minus infinity, no error."""
-    root = np.random.default_rng(1).normal(size=(size, size + 3))
-    regular, singular = root @ root.T, np.ones((size, size))
-    with np.errstate(all="ignore"):
-        inverse, log_determinant = inverse_of(np.stack([regular, singular], axis=-1))
-    np.testing.assert_allclose(inverse[..., 0], np.linalg.inv(regular), rtol=1e-6)
-    assert np.isfinite(log_determinant[0])
-    assert not np.isfinite(log_determinant[1])
-
-
 def test_the_noise_is_drawn_from_its_conditional_law():
     # Given all else, noise is N(D S^-1 gap, D - D S^-1 D). 40,000 draws: five standard errors.
     rng = np.random.default_rng(4)
     count = 40_000
-    problem = random_problem(1, True, 1, rng, n=20.0)
-    coordinates, target = Unconstrained.of(problem, count), CollapsedTarget(problem, count)
+    task = random_task(1, True, 1, rng, n=20.0)
+    space, target = Parametrisation.of(task, count), CollapsedTarget(task, count)
     position = np.tile(0.4 * rng.normal(size=(5, 1)), count)
     variance = np.tile(rng.uniform(5, 40, size=(5, 1)), count)
-    drawn = target.noise(coordinates, position, variance, rng)
-    spread = target.spread(coordinates, position[:, :1], variance[:, :1])
+    drawn = target.noise(space, position, variance, rng)
+    spread = target.spread(space, position[:, :1], variance[:, :1])
     # spread of one member only
     matrix, diagonal = spread[..., 0], np.diag(variance[:, 0])
-    gap = problem.noisy[0] - released_moments(coordinates.natural(position), np.full(count, 20.0), problem)[2][:, 0]
+    gap = task.noisy[0] - released_moments(space.natural(position), np.full(count, 20.0), task.layout)[2][:, 0]
     cov = diagonal - diagonal @ np.linalg.solve(matrix, diagonal)
     error = (drawn.mean(axis=1) - diagonal @ np.linalg.solve(matrix, gap)) / np.sqrt(np.diag(cov) / count)
     assert np.abs(error).max() < 5
@@ -218,36 +195,36 @@ def test_the_noise_is_drawn_from_its_conditional_law():
 @pytest.mark.parametrize(("d", "intercept"), [(1, True), (3, True), (2, False)])
 def test_a_mirrored_theta_keeps_the_mean_of_y_squared(d, intercept):
     rng = np.random.default_rng(d)
-    problem = random_problem(d, intercept, 1, rng, scale=1e9)  # a release that says nothing: most moves are accepted
-    coordinates, target = partly_centred(problem, 200, rng), CollapsedTarget(problem, 200)
-    position = 0.3 * rng.normal(size=(coordinates.dim, 200))
-    variance = np.full((problem.layout.size, 200), 1e18)
-    state = _State(position, variance, *target.evaluate(coordinates, position, variance))
-    moved = _mirrored(target, coordinates, state, rng)
+    task = random_task(d, intercept, 1, rng, scale=1e9)  # a release that says nothing: most moves are accepted
+    space, target = partly_centred(task, 200, rng), CollapsedTarget(task, 200)
+    position = 0.3 * rng.normal(size=(space.dim, 200))
+    variance = np.full((task.layout.size, 200), 1e18)
+    kernel = Kernel(lambda at: target.evaluate(space, at, variance), Tuning.first(np.ones((1, 1, 200)), 200))
+    moved = _mirrored(kernel, space, kernel.start(position), rng)
     changed = (moved.position != position).any(axis=0)
     assert changed.mean() > 0.3
     n = np.full(200, 100.0)
-    before = released_moments(coordinates.natural(position), n, problem)[2][-1]
-    after = released_moments(coordinates.natural(moved.position), n, problem)[2][-1]
+    before = released_moments(space.natural(position), n, task.layout)[2][-1]
+    after = released_moments(space.natural(moved.position), n, task.layout)[2][-1]
     np.testing.assert_allclose(after, before, rtol=1e-8)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_draws_agree_with_importance_sampling_from_the_prior(mechanism):
-    # Brute force without coordinates, gradients or mixing variables: 60,000 draws of the prior, each weighted by the
+    # Brute force without positions, gradients or mixing variables: 60,000 draws of the prior, each weighted by the
     # average likelihood over 12 draws of the variances (Laplace), or by its likelihood (Gaussian).
     rng = np.random.default_rng(7)
-    problem, _ = designed(1, 50, 1.0, rng, mechanism=mechanism)
-    drawn = pooled(collapsed.sample(problem, draws=200, chains=20, rng=rng, warm_up=200))[0]
+    task, _ = designed(1, 50, 1.0, rng, mechanism=mechanism)
+    drawn = pooled(collapsed.sample(task, draws=200, chains=20, rng=rng, warm_up=200))[0]
     count = 60_000
-    many = Unconstrained.of(problem, count)
+    many = Parametrisation.of(task, count)
     natural = many.natural(many.prior_draw(rng))
-    _, _, sums = released_moments(natural, np.full(count, 50.0), problem)
+    _, _, sums = released_moments(natural, np.full(count, 50.0), task.layout)
     by_record = record_moments(
-        natural.theta.T, natural.sigma2, natural.mean_x.T, np.moveaxis(natural.cov_x, -1, 0), problem.layout
+        natural.theta.T, natural.sigma2, natural.mean_x.T, np.moveaxis(natural.cov_x, -1, 0), task.layout
     )
-    cov = 50 * from_normal(*by_record, problem.layout)[1]
-    gap, scale, weight = (problem.noisy[0] - sums.T), problem.scale[0], np.zeros(count)
+    cov = 50 * from_normal(*by_record, task.layout)[1]
+    gap, scale, weight = (task.noisy[0] - sums.T), task.scale[0], np.zeros(count)
     rounds = 12 if mechanism == "laplace" else 1
     for _ in range(rounds):
         variance = (
@@ -271,8 +248,8 @@ def test_draws_agree_with_importance_sampling_from_the_prior(mechanism):
 def test_posteriors_are_calibrated(n, epsilon):
     # 100 trials. KS and variance tests of three parameters, Holm-corrected: .002 a case, .8 % for the four of them.
     rng = np.random.default_rng(n + int(10 * epsilon))
-    problem, truth = designed(100, n, epsilon, rng)
-    drawn = collapsed.sample(problem, draws=100, chains=4, rng=rng, warm_up=250)
+    task, truth = designed(100, n, epsilon, rng)
+    drawn = collapsed.sample(task, draws=100, chains=4, rng=rng, warm_up=250)
     values = pooled(drawn)
     ranks = ((values < truth[:, None]).sum(axis=1) + rng.random(truth.shape)) / (values.shape[1] + 1)
     assert np.quantile(worst_rhat(drawn), 0.9) < 1.1
@@ -284,8 +261,8 @@ def test_posteriors_are_calibrated(n, epsilon):
 def test_chains_from_far_apart_find_the_sign_of_the_slope():
     # The source's sampler, started from the prior, sat in a flipped mode in a fifth of the runs at n = 1000, epsilon 1.
     rng = np.random.default_rng(11)
-    problem, truth = designed(40, 1000, 1.0, rng)
-    drawn = collapsed.sample(problem, draws=150, chains=4, rng=rng, warm_up=300)
+    task, truth = designed(40, 1000, 1.0, rng)
+    drawn = collapsed.sample(task, draws=150, chains=4, rng=rng, warm_up=300)
     assert np.quantile(worst_rhat(drawn), 0.9) < 1.1
     steep = np.abs(truth[:, 1]) > 1.0
     slopes = drawn.theta[steep, ..., 1].mean(axis=2)
@@ -295,9 +272,9 @@ def test_chains_from_far_apart_find_the_sign_of_the_slope():
 def test_both_modes_are_visited_where_the_sign_is_open():
     # The sum of y² demands a large slope (the prior of sigma2 is tight), that of xy is lost in noise: both signs.
     rng = np.random.default_rng(3)
-    problem, _ = designed(1, 1000, 1.0, rng)
-    problem = replace(problem, noisy=np.array([[0.0, 0.0, 20.0, 0.0, 120.0]]), scale=np.array([12.0]))
-    drawn = collapsed.sample(problem, draws=250, chains=8, rng=rng, warm_up=250)
+    task, _ = designed(1, 1000, 1.0, rng)
+    task = replace(task, noisy=np.array([[0.0, 0.0, 20.0, 0.0, 120.0]]), scale=np.array([12.0]))
+    drawn = collapsed.sample(task, draws=250, chains=8, rng=rng, warm_up=250)
     positive = (drawn.theta[0, ..., 1] > 0).mean(axis=1)
     assert np.abs(drawn.theta[0, ..., 1]).mean() > 1
     assert positive.min() > 0.2
@@ -375,8 +352,8 @@ def test_the_prior_overrules_where_bounds_are_too_wide_and_the_noise_small_and_n
         x, y = skewed(0, d, n)
         settings = {"x_bounds": (-2 * wide, 2 * wide), "y_bounds": (-5 * wide, 5 * wide), "epsilon": epsilon}
         release = regression.release(x, y, **settings, rng=np.random.default_rng(0))
-        problem = problem_of([release], regression.NormalInverseGamma(0.0, 1.0, 2, 0.2))
-        return bool(collapsed.prior_overrules(problem)[0])
+        task = task_of([release], regression.NormalInverseGamma(0.0, 1.0, 2, 0.2))
+        return bool(collapsed.prior_overrules(task)[0])
 
     assert [overruled(wide, 1e6) for wide in (0.5, 5, 50)] == [False, True, True]
     assert [overruled(50, epsilon) for epsilon in (1, 100, 1e5)] == [False, False, True]
@@ -391,7 +368,7 @@ def test_a_batch_may_hold_releases_of_both_kinds():
         regression.release(x, y, x_bounds=(-wide, wide), y_bounds=(-5, 5), epsilon=1e9, rng=np.random.default_rng(0))
         for wide in (2, 200, 2)
     ]
-    assert collapsed.prior_overrules(problem_of(releases, prior)).tolist() == [False, True, False]
+    assert collapsed.prior_overrules(task_of(releases, prior)).tolist() == [False, True, False]
     found = regression.infer(releases, prior, draws=1600, chains=16, rng=np.random.default_rng(1))
     open_ = regression.infer_nonprivate(x, y, prior, draws=20_000, rng=np.random.default_rng(2))
     for posterior in found:  # at least 600 effective draws: five standard errors
@@ -424,11 +401,11 @@ def test_a_wild_release_gives_a_sane_posterior():
     # that do not vary.
     noisy = [[0, 0, -50, 0, 20], [0, 0, 20, 0, -50], [40, -40, 1, 30, 1], [0, 0, 0, 0, 0], [90, 90, 90, 90, 90]]
     rng = np.random.default_rng(0)
-    problem, _ = designed(len(noisy), 100, 1.0, rng)
-    problem = replace(problem, noisy=np.array(noisy, dtype=float))
+    task, _ = designed(len(noisy), 100, 1.0, rng)
+    task = replace(task, noisy=np.array(noisy, dtype=float))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        drawn = collapsed.sample(problem, draws=200, chains=6, rng=rng, warm_up=300)
+        drawn = collapsed.sample(task, draws=200, chains=6, rng=rng, warm_up=300)
     assert np.isfinite(drawn.theta).all()
     assert worst_rhat(drawn).max() < 1.3
     means = drawn.sigma2.mean(axis=(1, 2))
@@ -438,7 +415,7 @@ def test_a_wild_release_gives_a_sane_posterior():
 
 @pytest.mark.parametrize("epsilon", [1.0, 1e6])
 def test_without_an_intercept_chains_agree_although_mean_and_variance_of_x_are_not_told_apart(epsilon):
-    # E[x²] is known, its parts are not: in coordinates of mean and variance R-hat of sigma2 was 1.2 to 1.5.
+    # E[x²] is known, its parts are not: parametrised by mean and variance R-hat of sigma2 was 1.2 to 1.5.
     rng = np.random.default_rng(1)
     x = rng.uniform(-1, 1, size=1000)
     y = (0.3 * x + 0.2 * rng.normal(size=1000)).clip(-1, 1)
@@ -454,7 +431,7 @@ def test_releases_in_one_batch_need_not_share_anything_but_their_shape():
     rng = np.random.default_rng(5)
     first, _ = designed(1, 100, 10.0, rng)
     second, _ = designed(1, 1000, 1.0, rng)
-    both = Problem(
+    both = Task(
         first.layout,
         np.concatenate([first.noisy, second.noisy]),
         np.concatenate([first.scale, second.scale]),
@@ -464,15 +441,13 @@ def test_releases_in_one_batch_need_not_share_anything_but_their_shape():
         CovariatePrior(*(np.concatenate(pair) for pair in zip(first.covariates, second.covariates, strict=True))),
     )
     together = pooled(collapsed.sample(both, draws=150, chains=16, rng=rng, warm_up=200))
-    for values, problem in zip(together, (first, second), strict=True):
-        alone = pooled(collapsed.sample(problem, draws=150, chains=16, rng=rng, warm_up=200))[0]
+    for values, task in zip(together, (first, second), strict=True):
+        alone = pooled(collapsed.sample(task, draws=150, chains=16, rng=rng, warm_up=200))[0]
         # at least 600 effective draws each: five standard errors
         assert (np.abs(values.mean(axis=0) - alone.mean(axis=0)) / alone.std(axis=0)).max() < 5 * np.sqrt(2 / 600)
 
 
 def test_the_same_generator_gives_the_same_draws():
-    problem, _ = designed(2, 100, 1.0, np.random.default_rng(1))
-    one, other = (
-        collapsed.sample(problem, draws=5, chains=2, rng=np.random.default_rng(2), warm_up=20) for _ in range(2)
-    )
+    task, _ = designed(2, 100, 1.0, np.random.default_rng(1))
+    one, other = (collapsed.sample(task, draws=5, chains=2, rng=np.random.default_rng(2), warm_up=20) for _ in range(2))
     np.testing.assert_array_equal(one.theta, other.theta)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dpbook import regression
-from dpbook.regression.coordinates import Coordinates, column_bounds, weak_covariates
+from dpbook.regression.coordinates import Coordinates, column_bounds
+from dpbook.regression.weak_priors import covariates_in, weak_covariates
 
 
 def random_coordinates(rng, d, intercept):
@@ -74,7 +75,7 @@ def test_covariates_keep_their_prior():
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.0, 5.0), (100.0, 101.0)])
 def test_the_weak_prior_does_not_depend_on_the_units(low, high):
     inside = Coordinates(np.array([low, 0.0]), np.array([high, 1.0]), True)
-    mapped = inside.covariates_in(None)
+    mapped = covariates_in(inside, None)
     np.testing.assert_allclose([mapped.mean[0], mapped.scale[0, 0], mapped.dof], [0.0, 0.25, 3.0], atol=1e-12)
     assert weak_covariates(np.array([low]), np.array([high])).strength == 1.0
 

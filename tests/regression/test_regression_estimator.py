@@ -11,7 +11,8 @@ import pytest
 from dpbook import BudgetExceeded, PrivacyBudget
 from dpbook.regression import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.coordinates import Coordinates
-from dpbook.regression.estimator import PrivateBayesianRegression, weak_prior
+from dpbook.regression.estimator import PrivateBayesianRegression
+from dpbook.regression.weak_priors import weak_prior
 
 sklearn = pytest.importorskip("sklearn")
 pytestmark = pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")
@@ -150,7 +151,8 @@ def test_columns_have_names_that_bounds_and_predictions_go_by(line):
     y = table["a"] + table["b"]
     settings = {"method": "naive", "warm_up": None, "epsilon": 1e6, "y_bounds": (0, 20)}
     model = simple(x_bounds={"b": (5, 10), "a": (0, 1)}, **settings).fit(table, y)
-    assert [model.release_.bounds[f"x[{j}]"] for j in range(2)] == [(0, 1), (5, 10)]
+    assert dict(model.release_.bounds) == {"a": (0, 1), "b": (5, 10), "y": (0, 20)}
+    assert list(model.posterior_.summary().index) == ["(intercept)", "a", "b", "sigma2"]
     np.testing.assert_allclose(model.coef_, 1, atol=0.1)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(table[["b", "a"]])
@@ -180,10 +182,9 @@ def test_a_pipeline_and_a_clone_work(line):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_the_weak_prior_is_the_same_in_all_units(intercept):
-    small = weak_prior((-1, 1), (-1, 1), 2, intercept=intercept)
-    lower, upper = np.array([0.0, 20.0, -5.0]), np.array([10.0, 40.0, 5.0])
-    prior = weak_prior(list(zip(lower[:2], upper[:2], strict=True)), (-5, 5), 2, intercept=intercept)
-    inside = Coordinates(lower, upper, intercept).prior_in(prior)
+    small = weak_prior(Coordinates(-np.ones(3), np.ones(3), intercept))
+    wide = Coordinates(np.array([0.0, 20.0, -5.0]), np.array([10.0, 40.0, 5.0]), intercept)
+    inside = wide.prior_in(weak_prior(wide))
     np.testing.assert_allclose(inside.mean, np.broadcast_to(small.mean, inside.mean.shape), atol=1e-12)
     np.testing.assert_allclose(inside.precision, 0.1 * np.eye(2 + intercept), atol=1e-9)
     assert inside.rate == pytest.approx(0.1)
@@ -192,7 +193,7 @@ def test_the_weak_prior_is_the_same_in_all_units(intercept):
 def test_without_scikit_learn_the_module_imports_and_the_class_says_what_to_install():
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
-        "from dpbook.regression.estimator import PrivateBayesianRegression, weak_prior\n"
+        "from dpbook.regression.estimator import PrivateBayesianRegression\n"
         "try:\n    PrivateBayesianRegression(1.0)\n"
         "except ImportError as error:\n    assert 'dpbook[sklearn]' in str(error); print('told')"
     )

@@ -9,19 +9,20 @@ from scipy import stats
 
 from dpbook import regression
 from dpbook.regression import collapsed, exact
-from dpbook.regression._unconstrained import Unconstrained, coordinates_for
 from dpbook.regression.exact import ExactTarget
 from dpbook.regression.hamiltonian import draw
-from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
+from dpbook.regression.layout import Layout
+from dpbook.regression.parametrisation import Parametrisation, parametrisation_of
+from dpbook.regression.task import CovariatePrior, ParameterPrior, Task
 
 PRIOR = regression.NormalInverseGamma(0.0, 1.0, 4, 0.3)
 
 
-def one_problem(noisy, n, scale, *, d=1, intercept=True, mechanism="laplace"):
+def one_task(noisy, n, scale, *, d=1, intercept=True, mechanism="laplace"):
     """One release of the given sums, under a proper but wide prior."""
     layout, one = Layout(d, intercept), np.ones(1)
     q = layout.regressors
-    return Problem(
+    return Task(
         layout,
         np.asarray(noisy, dtype=float).reshape(1, -1),
         scale * one,
@@ -37,10 +38,10 @@ def parameters(drawn):
     return [*np.moveaxis(drawn.theta[0], -1, 0), drawn.sigma2[0]]
 
 
-def prior_sums(problem, count, rng):
+def prior_sums(task, count, rng):
     """Parameters from the prior, and exact sums of n records from them: the model itself, record by record."""
-    layout, d, n = problem.layout, problem.layout.d, int(problem.n[0])
-    plain = Unconstrained.of(problem, count)
+    layout, d, n = task.layout, task.layout.d, int(task.n[0])
+    plain = Parametrisation.of(task, count)
     natural = plain.natural(plain.prior_draw(rng))
     root = np.linalg.cholesky(np.moveaxis(natural.cov_x, -1, 0))
     x = natural.mean_x.T[:, None] + rng.normal(size=(count, n, d)) @ np.swapaxes(root, -1, -2)
@@ -55,16 +56,16 @@ def prior_sums(problem, count, rng):
 def test_the_gradient_is_that_of_the_density(d, intercept, laplace):
     rng = np.random.default_rng(d)
     layout = Layout(d, intercept)
-    problem = one_problem(10 * rng.normal(size=layout.size), 30.0, 5.0, d=d, intercept=intercept)
-    coordinates, target = coordinates_for(problem, 3), ExactTarget(problem, 3)
-    coordinates = replace(coordinates, centred_theta=np.full_like(coordinates.centred_theta, 0.6))
-    position = 0.3 * rng.normal(size=(coordinates.dim, 3))
+    task = one_task(10 * rng.normal(size=layout.size), 30.0, 5.0, d=d, intercept=intercept)
+    space, target = parametrisation_of(task, 3), ExactTarget(task, 3)
+    space = replace(space, centred_theta=np.full_like(space.centred_theta, 0.6))
+    position = 0.3 * rng.normal(size=(space.dim, 3))
     variance = None if laplace else 20 + rng.exponential(size=(layout.size, 3))
-    _, gradient = target.evaluate(coordinates, position, variance)
-    for i in range(coordinates.dim):
+    _, gradient = target.evaluate(space, position, variance)
+    for i in range(space.dim):
         step = np.zeros_like(position)
         step[i] = 1e-6
-        above, below = (target.value(coordinates, position + sign * step, variance) for sign in (1, -1))
+        above, below = (target.value(space, position + sign * step, variance) for sign in (1, -1))
         np.testing.assert_allclose(gradient[i], (above - below) / 2e-6, rtol=1e-5, atol=1e-3)
 
 
@@ -74,9 +75,9 @@ def test_without_information_the_sums_have_the_law_of_simulated_records(n, d, in
     # of each parameter, each at level .0005.
     rng = np.random.default_rng(n)
     layout = Layout(d, intercept)
-    problem = one_problem(np.zeros(layout.size), float(n), 1e7, d=d, intercept=intercept)
-    drawn = exact.sample(problem, draws=200, chains=20, rng=rng, warm_up=200)
-    plain = Unconstrained.of(problem, 20_000)
+    task = one_task(np.zeros(layout.size), float(n), 1e7, d=d, intercept=intercept)
+    drawn = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
+    plain = Parametrisation.of(task, 20_000)
     prior = plain.natural(plain.prior_draw(rng))
     pairs = [(drawn.theta[0, ..., j], prior.theta[j]) for j in range(layout.regressors)] + [
         (drawn.sigma2[0], prior.sigma2)
@@ -90,16 +91,16 @@ def test_draws_agree_with_simulating_records_and_weighting_them_by_the_noise(n, 
     # Rejection-free brute force: 200,000 data sets from the model, each weighted by the Laplace density of the release.
     rng = np.random.default_rng(n)
     layout = Layout(1, intercept)
-    truth = one_problem(np.zeros(layout.size), float(n), 1.0, intercept=intercept)
+    truth = one_task(np.zeros(layout.size), float(n), 1.0, intercept=intercept)
     _, sums = prior_sums(truth, 1, rng)
     scale = 1.5
-    problem = one_problem(sums + rng.laplace(scale=scale, size=sums.shape), float(n), scale, intercept=intercept)
-    natural, simulated = prior_sums(problem, 200_000, rng)
-    weight = np.exp(-np.abs(simulated - problem.noisy[0]).sum(axis=1) / scale)
+    task = one_task(sums + rng.laplace(scale=scale, size=sums.shape), float(n), scale, intercept=intercept)
+    natural, simulated = prior_sums(task, 200_000, rng)
+    weight = np.exp(-np.abs(simulated - task.noisy[0]).sum(axis=1) / scale)
     weight /= weight.sum()
     effective = 1 / (weight**2).sum()
     assert effective > 250
-    drawn = exact.sample(problem, draws=200, chains=20, rng=rng, warm_up=200)
+    drawn = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
     for ours, theirs in [
         *zip(np.moveaxis(drawn.theta[0], -1, 0), natural.theta, strict=True),
         (drawn.sigma2[0], natural.sigma2),
@@ -120,9 +121,9 @@ def test_at_a_thousand_records_it_agrees_with_the_collapsed_sampler(mechanism):
     x = rng.normal(0, 0.3, size=1000)
     y = 0.2 + 0.5 * x + rng.normal(0, 0.2, size=1000)
     sums = np.array([x.sum(), y.sum(), x @ x, x @ y, y @ y])
-    problem = one_problem(sums + rng.laplace(scale=5.3, size=5), 1000.0, 5.3, mechanism=mechanism)
-    ours = exact.sample(problem, draws=200, chains=20, rng=rng, warm_up=200)
-    theirs = collapsed.sample(problem, draws=200, chains=20, rng=rng, warm_up=200)
+    task = one_task(sums + rng.laplace(scale=5.3, size=5), 1000.0, 5.3, mechanism=mechanism)
+    ours = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
+    theirs = collapsed.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
     for one, other in zip(parameters(ours), parameters(theirs), strict=True):
         assert abs(one.mean() - other.mean()) < 5 * other.std() * np.sqrt(2 / 1000)
         assert abs(np.log(one.std() / other.std())) < 5 * np.sqrt(2 / 1000)
@@ -133,9 +134,9 @@ def test_at_ten_records_the_central_limit_theorem_costs_less_than_a_quarter_of_a
     rng = np.random.default_rng(8)
     x = rng.normal(0, 0.4, size=10)
     y = 0.2 + 0.5 * x + rng.normal(0, 0.2, size=10)
-    problem = one_problem([x.sum(), y.sum(), x @ x, x @ y, y @ y], 10.0, 0.5)
-    ours = exact.sample(problem, draws=200, chains=20, rng=rng, warm_up=200)
-    theirs = collapsed.sample(problem, draws=200, chains=20, rng=rng, warm_up=200)
+    task = one_task([x.sum(), y.sum(), x @ x, x @ y, y @ y], 10.0, 0.5)
+    ours = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
+    theirs = collapsed.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
     gap = abs(ours.theta[..., 1].mean() - theirs.theta[..., 1].mean()) / ours.theta[..., 1].std()
     assert gap < 0.25
     ratio = theirs.sigma2.mean() / ours.sigma2.mean()
@@ -156,7 +157,7 @@ def test_without_noise_it_is_the_conjugate_posterior_even_at_five_records():
 
 def test_too_few_records_are_refused_by_name():
     with pytest.raises(ValueError, match="at least 3 records"):
-        exact.sample(one_problem(np.zeros(5), 2.0, 1.0), draws=1, chains=1, rng=np.random.default_rng(0))
+        exact.sample(one_task(np.zeros(5), 2.0, 1.0), draws=1, chains=1, rng=np.random.default_rng(0))
 
 
 def test_a_wrong_law_is_caught_by_the_same_comparison():
@@ -164,13 +165,13 @@ def test_a_wrong_law_is_caught_by_the_same_comparison():
     class Mutant(ExactTarget):
         def _law(self, natural):
             value, by = super()._law(natural)
-            extra = 0.5 * self._problem.layout.regressors
+            extra = 0.5 * self._layout.regressors
             return value + extra * np.log(natural.sigma2), by._replace(sigma2=by.sigma2 + extra / natural.sigma2)
 
     rng = np.random.default_rng(10)
-    problem = one_problem(np.zeros(5), 4.0, 1e7)
-    drawn = draw(Mutant, problem, draws=200, chains=20, rng=rng, warm_up=200)
-    plain = Unconstrained.of(problem, 20_000)
+    task = one_task(np.zeros(5), 4.0, 1e7)
+    drawn = draw(Mutant, task, draws=200, chains=20, rng=rng, warm_up=200)
+    plain = Parametrisation.of(task, 20_000)
     prior = plain.natural(plain.prior_draw(rng)).sigma2
     assert stats.ks_2samp(drawn.sigma2[0, :, ::10].ravel(), prior).pvalue < 1e-6
 
@@ -179,7 +180,7 @@ def test_a_sum_of_squares_far_below_zero_leaves_one_sane_mode():
     # Forty noise scales below zero: by the normal approximation a huge variance of y² would explain it, by the exact
     # law nothing does but the noise.
     rng = np.random.default_rng(11)
-    drawn = exact.sample(one_problem([0, 0, 20, 0, -200], 100.0, 5.0), draws=100, chains=8, rng=rng, warm_up=200)
+    drawn = exact.sample(one_task([0, 0, 20, 0, -200], 100.0, 5.0), draws=100, chains=8, rng=rng, warm_up=200)
     means = drawn.theta[0].mean(axis=1)
     assert (np.abs(means) < 0.5).all()
     assert drawn.sigma2.max() < 2

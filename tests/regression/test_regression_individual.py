@@ -8,12 +8,13 @@ from scipy import stats
 
 from dpbook.regression import collapsed, exact, individual
 from dpbook.regression.individual import RecordsTarget
-from dpbook.regression.problem import CovariatePrior, Layout, ParameterPrior, Problem
+from dpbook.regression.layout import Layout
+from dpbook.regression.task import CovariatePrior, ParameterPrior, Task
 
 pytest.importorskip("pymc")
 
 
-def small_problem(n, scale, rng, *, d=1, intercept=True, mechanism="laplace"):
+def small_task(n, scale, rng, *, d=1, intercept=True, mechanism="laplace"):
     """A release of the sums of a few records."""
     layout, one = Layout(d, intercept), np.ones(1)
     q = layout.regressors
@@ -21,7 +22,7 @@ def small_problem(n, scale, rng, *, d=1, intercept=True, mechanism="laplace"):
     w = np.column_stack([np.ones(n), x]) if intercept else x
     u = np.column_stack([w, w @ np.full(q, 0.4) + rng.normal(0, 0.2, size=n)])
     sums = layout.vector(u.T @ u)
-    return Problem(
+    return Task(
         layout,
         (sums + rng.laplace(scale=scale, size=sums.shape))[None],
         scale * one,
@@ -37,7 +38,7 @@ def small_problem(n, scale, rng, *, d=1, intercept=True, mechanism="laplace"):
 )
 def test_the_gradient_is_that_of_the_density(d, intercept, mechanism):
     rng = np.random.default_rng(d)
-    target = RecordsTarget(small_problem(6, 1.0, rng, d=d, intercept=intercept, mechanism=mechanism))
+    target = RecordsTarget(small_task(6, 1.0, rng, d=d, intercept=intercept, mechanism=mechanism))
     target.start(2, rng)
     position = 0.5 * rng.normal(size=target.dim)
     _, gradient = target.evaluate(position)
@@ -49,8 +50,8 @@ def test_the_gradient_is_that_of_the_density(d, intercept, mechanism):
 def test_the_density_is_prior_times_records_times_noise():
     # Differences of the log density between two positions, by the textbook densities of SciPy.
     rng = np.random.default_rng(2)
-    problem = small_problem(4, 1.0, rng)
-    target = RecordsTarget(problem)
+    task = small_task(4, 1.0, rng)
+    target = RecordsTarget(task)
     first, second = 0.5 * rng.normal(size=(2, target.dim))
 
     def by_the_book(position):
@@ -59,7 +60,7 @@ def test_the_density_is_prior_times_records_times_noise():
         x = natural.mean_x[0, 0] + np.sqrt(natural.cov_x[0, 0, 0]) * z
         y = natural.theta[0, 0] + natural.theta[1, 0] * x + np.sqrt(natural.sigma2[0]) * e
         sums = np.array([x.sum(), y.sum(), x @ x, x @ y, y @ y])
-        noise = stats.laplace.logpdf(problem.noisy[0] - sums).sum()
+        noise = stats.laplace.logpdf(task.noisy[0] - sums).sum()
         return noise + stats.norm.logpdf(np.r_[z, e]).sum() + target._map.log_prior(position[:5, None])[0]
 
     difference = target.evaluate(first)[0] - target.evaluate(second)[0]
@@ -69,10 +70,10 @@ def test_the_density_is_prior_times_records_times_noise():
 def test_latent_records_agree_with_the_exact_law_at_ten_records_and_with_the_collapsed_one_nearly():
     # 2 chains of 150 draws: at least 60 effective draws. 4.5 standard errors of a mean, and of a log sd.
     rng = np.random.default_rng(5)
-    problem = small_problem(10, 1.0, rng)
-    ours = individual.sample(problem, draws=150, chains=2, rng=rng, warm_up=200)
-    gold = exact.sample(problem, draws=200, chains=10, rng=rng, warm_up=200)
-    nearly = collapsed.sample(problem, draws=200, chains=10, rng=rng, warm_up=200)
+    task = small_task(10, 1.0, rng)
+    ours = individual.sample(task, draws=150, chains=2, rng=rng, warm_up=200)
+    gold = exact.sample(task, draws=200, chains=10, rng=rng, warm_up=200)
+    nearly = collapsed.sample(task, draws=200, chains=10, rng=rng, warm_up=200)
     assert ours.theta.shape == (1, 2, 150, 2)
     for pick in (lambda d: d.theta[..., 0], lambda d: d.theta[..., 1], lambda d: np.log(d.sigma2)):
         for other in (gold, nearly):
@@ -89,6 +90,6 @@ def test_without_pymc_the_error_says_what_to_install(monkeypatch):
 
     found = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", refuse)
-    problem = small_problem(3, 1.0, np.random.default_rng(0))
+    task = small_task(3, 1.0, np.random.default_rng(0))
     with pytest.raises(ImportError, match=r"dpbook\[pymc\]"):
-        individual.sample(problem, draws=1, chains=1, rng=np.random.default_rng(0), warm_up=1)
+        individual.sample(task, draws=1, chains=1, rng=np.random.default_rng(0), warm_up=1)

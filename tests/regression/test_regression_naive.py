@@ -6,7 +6,7 @@ from scipy import stats
 
 from dpbook import Release, regression
 from dpbook.regression.coordinates import Coordinates
-from dpbook.regression.problem import Layout
+from dpbook.regression.layout import Layout
 
 PRIOR = regression.NormalInverseGamma(0.0, 0.5, 3.0, 1.0)
 
@@ -19,7 +19,7 @@ def simulated(n, d, seed=0):
 
 def wild(sums, n=20, d=1, intercept=True, scale=5.0):
     """A release with these noisy sums, in coordinates that are the units."""
-    names = [*(f"x[{j}]" for j in range(d)), "y"]
+    inside = Coordinates(-np.ones(d + 1), np.ones(d + 1), intercept)
     return Release(
         values={"sums": np.asarray(sums, dtype=float)},
         model="linear regression",
@@ -28,8 +28,8 @@ def wild(sums, n=20, d=1, intercept=True, scale=5.0):
         sensitivity={"sums": scale},
         epsilon=1.0,
         n=n,
-        bounds=dict.fromkeys(names, (-1.0, 1.0)),
-        settings={"d": d, "intercept": intercept},
+        bounds=inside.bounds,
+        settings=inside.settings,
         float_safe=False,
     )
 

@@ -62,7 +62,8 @@ def test_it_is_a_posterior_and_survives_pickling():
     assert isinstance(again, RegressionPosterior)
     assert again.intercept is True
     assert again.d == 2
-    assert list(posterior.summary().index) == ["theta[0]", "theta[1]", "theta[2]", "sigma2"]
+    assert list(posterior.summary().index) == ["(intercept)", "x1", "x2", "sigma2"]
+    assert list(made(intercept=False).summary().index) == ["x1", "x2", "sigma2"]
     assert not pickle.loads(pickle.dumps(made(intercept=False))).intercept
 
 
@@ -89,7 +90,7 @@ def test_a_table_is_read_by_the_names_of_its_columns():
     """Order is free where the names agree; other names are refused; without names, position decides."""
     rng = np.random.default_rng(3)
     draws = {"theta": rng.normal([1.0, 2.0, 30.0], 0.1, size=(2, 50, 3)), "sigma2": np.ones((2, 50))}
-    named = RegressionPosterior(draws, columns=["a", "b"])
+    named = RegressionPosterior(draws, labels={"theta": ["(intercept)", "a", "b"]})
     table = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]})
     expected = RegressionPosterior(draws).predict(table.to_numpy())
     arrow = pytest.importorskip("pyarrow")
@@ -100,8 +101,10 @@ def test_a_table_is_read_by_the_names_of_its_columns():
         with pytest.raises(ValueError, match=r"^X_new must have the columns \['a', 'b'\], in any order; got"):
             named.predict(wrong)
     assert pickle.loads(pickle.dumps(named)).columns == ("a", "b")
-    with pytest.raises(ValueError, match="columns must name the 2 covariates"):
-        RegressionPosterior(draws, columns=["a"])
+    with pytest.raises(ValueError, match=r"labels\['theta'\] must name the \(3,\) components"):
+        RegressionPosterior(draws, labels={"theta": ["a"]})
+    positional = RegressionPosterior(draws)
+    np.testing.assert_array_equal(positional.predict(table), expected)
 
 
 def test_a_posterior_knows_the_columns_of_the_table_that_was_released():
@@ -113,4 +116,4 @@ def test_a_posterior_knows_the_columns_of_the_table_that_was_released():
     assert regression.infer(made, prior, method="naive", rng=rng).columns == ("a", "b")
     assert regression.infer_nonprivate(table, "y", prior, rng=rng).columns == ("a", "b")
     unnamed = regression.release(table.to_numpy(), 1, **settings)
-    assert regression.infer(unnamed, prior, method="naive", rng=rng).columns is None
+    assert regression.infer(unnamed, prior, method="naive", rng=rng).columns == ("x1", "x2")

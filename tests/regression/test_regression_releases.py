@@ -13,9 +13,9 @@ from scipy import stats
 from dpbook import BudgetExceeded, PrivacyBudget, Release, regression
 from dpbook.audit import epsilon_lower_bound
 from dpbook.mechanisms import gaussian_scale, laplace
-from dpbook.regression.coordinates import Coordinates
-from dpbook.regression.problem import Layout
-from dpbook.regression.releases import coordinates_of, join
+from dpbook.regression.coordinates import Coordinates, coordinates_of
+from dpbook.regression.layout import Layout
+from dpbook.regression.releases import join
 from dpbook.sensitivity import fourth_moments, second_moments
 
 UNIT = {"x_bounds": (-1, 1), "y_bounds": (-1, 1)}
@@ -51,7 +51,11 @@ def test_without_noise_to_speak_of_the_sums_are_those_of_the_columns_in_coordina
     np.testing.assert_allclose(noisy["sums"], expected, atol=1e-5)
     assert noisy.n == 200
     assert noisy["sums"].shape == (layout.size,)
-    assert dict(noisy.settings) == {"d": d, "intercept": intercept}
+    assert dict(noisy.settings) == {
+        "intercept": intercept,
+        "columns": tuple(f"x{j + 1}" for j in range(d)),
+        "response": "y",
+    }
     np.testing.assert_array_equal(coordinates_of(noisy).lower, inside.lower)
 
 
@@ -159,7 +163,7 @@ def test_a_release_travels_through_json():
     )
     assert Release.from_json(noisy.to_json()) == noisy
     assert pickle.loads(pickle.dumps(noisy)) == noisy
-    assert noisy.bounds["x[1]"] == (0.0, 2.0)
+    assert noisy.bounds["x2"] == (0.0, 2.0)
     assert "replace-one" in noisy.report()
 
 
@@ -217,11 +221,78 @@ def test_every_form_of_data_gives_the_same_release(moments):
     first = None
     for name, covariates, response in forms(X, y):
         made = regression.release(covariates, response, **settings, rng=np.random.default_rng(9))
-        if name in NAMED:
-            assert made.settings["columns"] == ("a", "b"), name
-        made = replace(made, settings={"d": 2, "intercept": True})
+        columns = ("a", "b") if name in NAMED else ("x1", "x2")
+        assert dict(made.settings) == {"intercept": True, "columns": columns, "response": "y"}, name
+        assert tuple(made.bounds) == (*columns, "y")
+        made = replace(made, settings={}, bounds={})
         first = first or made
         assert made == first, name
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Names travel
+
+
+def names_of(X, y):
+    made = regression.release(X, y, x_bounds=(-1, 3), y_bounds=(-8, 8), epsilon=1.0, rng=np.random.default_rng(9))
+    assert Release.from_json(made.to_json()) == made
+    assert coordinates_of(made).names == (*made.settings["columns"], made.settings["response"]) == tuple(made.bounds)
+    return tuple(made.bounds)
+
+
+def test_columns_keep_their_names_and_those_without_are_numbered():
+    X, y = data()
+    table = pd.DataFrame(X, columns=["age", "pay"])
+    assert names_of(table, pd.Series(y, name="rent")) == ("age", "pay", "rent")
+    assert names_of(table.assign(rent=y)[["age", "rent", "pay"]], "rent") == ("age", "pay", "rent")
+    assert names_of(table.assign(rent=y)[["age", "rent", "pay"]], 1) == ("age", "pay", "rent")
+    assert names_of(table, y) == ("age", "pay", "y")
+    assert names_of(X, y) == ("x1", "x2", "y")
+    assert names_of(pd.DataFrame(X), pd.Series(y)) == ("x1", "x2", "y")  # numbers are no names
+
+
+def test_a_name_that_is_taken_gives_way():
+    """A name stands for one column, and what tables of coefficients call their own rows stands for none."""
+    X, y = data()
+    assert names_of(pd.DataFrame(X, columns=["x", "y"]), y) == ("x", "y", "(response)")
+    assert names_of(pd.DataFrame(X, columns=["x", "y"]), pd.Series(y, name="x")) == ("x", "y", "(response)")
+    assert names_of(pd.DataFrame(X, columns=["x", "x"]), y) == ("x1", "x2", "y")
+    assert names_of(pd.DataFrame(X, columns=["x", "(intercept)"]), y) == ("x1", "x2", "y")
+    assert names_of(pd.DataFrame(X, columns=["x", "(response)"]), y) == ("x1", "x2", "y")
+    assert names_of(pd.DataFrame(X, columns=["x", "z"]), pd.Series(y, name="(intercept)")) == ("x", "z", "(response)")
+
+
+def test_a_dask_array_s_name_which_is_made_of_its_content_is_not_released():
+    da = pytest.importorskip("dask.array")
+    X, y = data()
+    assert names_of(da.from_array(X, chunks=(50, 2)), da.from_array(y, chunks=50)) == ("x1", "x2", "y")
+
+
+def test_reports_and_summaries_go_by_the_names():
+    X, y = data()
+    table = pd.DataFrame(X, columns=["age", "sigma2"])
+    made = regression.release(table, y, x_bounds=(-1, 3), y_bounds=(-8, 8), epsilon=1.0, rng=np.random.default_rng(9))
+    assert "age in [-1, 3]; sigma2 in [-1, 3]; y in [-8, 8]" in made.report()
+    prior = regression.NormalInverseGamma(0, 1, 2, 2)
+    posterior = regression.infer(made, prior, method="naive", rng=np.random.default_rng(1))
+    assert posterior.labels["theta"] == ("(intercept)", "age", "sigma2")
+    assert list(posterior.summary().index) == ["(intercept)", "age", "theta[sigma2]", "sigma2"]
+    assert list(posterior.to_arviz().posterior["theta_component"].values) == ["(intercept)", "age", "sigma2"]
+    look = regression.preview(n=200, x_bounds={"age": (-1, 3), "pay": (0, 1)}, y_bounds=(-8, 8), epsilon=1.0)
+    assert list(look.summary().index) == ["(intercept)", "age", "pay"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"settings": {}}, {"settings": {"intercept": True, "columns": 3, "response": "y"}}, {"bounds": {"x1": (0, 1)}}],
+)
+def test_a_release_without_what_the_map_back_needs_is_refused_by_name(changes):
+    made = regression.release([0.1, 0.5], [0.2, 0.4], **UNIT, epsilon=1.0, rng=np.random.default_rng(0))
+    with pytest.raises(ValueError, match="release must have the settings 'intercept', 'columns' and 'response'"):
+        regression.infer(replace(made, **changes), regression.NormalInverseGamma(0, 1, 2, 2), method="naive")
+    short = replace(made, values={"sums": made["sums"][:3]})
+    with pytest.raises(ValueError, match="release must hold 5 sums for 1 covariates"):
+        regression.infer(short, regression.NormalInverseGamma(0, 1, 2, 2), method="naive")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -350,7 +421,8 @@ def test_bounds_by_name_are_those_of_the_columns_in_any_order_of_either():
             table[["a", "y", "b"]], "y", x_bounds=pairs, y_bounds=(-8, 8), epsilon=1.0, rng=np.random.default_rng(3)
         )
         np.testing.assert_array_equal(made["sums"], expected["sums"])
-        assert made.bounds == expected.bounds
+        assert list(made.bounds) == ["a", "b", "y"]
+        assert list(made.bounds.values()) == list(expected.bounds.values())
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -1,12 +1,7 @@
-"""What every sampler of this chapter takes and returns: a batch of inference problems, and draws.
+"""Which statistic of a record sits where: the order of the sums that a release of a regression holds.
 
-Everything here is in *coordinates*: covariates and response moved and scaled so that the public bounds become [-1, 1]
-(:mod:`dpbook.regression.coordinates`). A record is then u = (1, x, y) with an intercept and u = (x, y) without one,
-and its statistics are the products ``u_i u_j`` with i at most j, all but the constant 1. :class:`Layout` says which
-statistic sits where; :class:`Problem` holds a batch of releases with their priors; :class:`Draws` is what comes back.
-
-A sampler is a function ``sample(problem, *, draws, chains, rng, progress=False) -> Draws`` that advances all releases
-and chains together; ``draws`` counts those kept in each chain.
+A record in coordinates is u = (1, x, y) with an intercept and u = (x, y) without one, and its statistics are the
+products ``u_i u_j`` with i at most j, all but the constant 1.
 """
 
 from __future__ import annotations
@@ -14,14 +9,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._arrays import Array
 
-__all__ = ["CovariatePrior", "Draws", "Layout", "ParameterPrior", "Problem"]
+__all__ = ["Layout"]
 
 Indices = NDArray[np.int64]
 
@@ -46,6 +40,7 @@ class Layout:
     One covariate and an intercept, u = (1, x, y): the statistics are x, y, x², xy, y².
 
     >>> import numpy as np
+    >>> from dpbook.regression import Layout
     >>> layout = Layout(1, True)
     >>> layout.size, list(zip(layout.rows.tolist(), layout.columns.tolist()))
     (5, [(0, 1), (0, 2), (1, 1), (1, 2), (2, 2)])
@@ -164,139 +159,3 @@ class Layout:
             else:
                 index[where] = place[tuple(i - shift for i in factors)]
         return index
-
-
-class ParameterPrior(NamedTuple):
-    """A batch of normal-inverse-gamma priors in coordinates, one a release.
-
-    ``sigma2 ~ InverseGamma(shape, rate)`` and ``theta | sigma2 ~ N(mean, sigma2 precision^-1)``.
-
-    Attributes
-    ----------
-    mean : array (release, q)
-    precision : array (release, q, q)
-    shape, rate : array (release,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ParameterPrior(np.zeros((1, 2)), np.eye(2)[None], np.array([20.0]), np.array([0.5])).rate
-    array([0.5])
-
-    Explained in :doc:`/book/regression/private-least-squares`.
-    """
-
-    mean: Array
-    precision: Array
-    shape: Array
-    rate: Array
-
-
-class CovariatePrior(NamedTuple):
-    """A batch of normal-inverse-Wishart priors of the covariates' mean and covariance, in coordinates.
-
-    ``cov_x ~ InverseWishart(scale, dof)`` and ``mean_x | cov_x ~ N(mean, cov_x / strength)``.
-
-    Attributes
-    ----------
-    mean : array (release, d)
-    strength : array (release,)
-    scale : array (release, d, d)
-    dof : array (release,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> CovariatePrior(np.zeros((1, 1)), np.ones(1), np.ones((1, 1, 1)), np.array([50.0])).dof
-    array([50.])
-
-    Explained in :doc:`/book/regression/private-covariates`.
-    """
-
-    mean: Array
-    strength: Array
-    scale: Array
-    dof: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """A batch of releases of one shape, in coordinates, with their priors: all that a sampler needs.
-
-    Parameters
-    ----------
-    layout : Layout
-        Which statistic sits where; the same for the whole batch.
-    noisy : array (release, k)
-        The noisy sums of the unique statistics.
-    scale : array (release,)
-        The noise's scale: b of Laplace noise, the standard deviation of Gaussian noise; the same for every statistic
-        of a release.
-    mechanism : {"laplace", "gaussian"}
-        The kind of noise.
-    n : array (release,)
-        The public numbers of records, as floats.
-    prior : ParameterPrior
-        Of theta and sigma2, in coordinates.
-    covariates : CovariatePrior
-        Of the mean and covariance of x, in coordinates.
-    moments : array (release, m), optional
-        The noisy sums of :attr:`Layout.higher`, where they were released; their noise has the same scale.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook import regression
-    >>> from dpbook.regression.inference import problem_of
-    >>> rng = np.random.default_rng(1)
-    >>> x = rng.uniform(size=(100, 1))
-    >>> release = regression.release(x, 2 * x[:, 0], x_bounds=(0, 1), y_bounds=(0, 2), epsilon=1.0, rng=rng)
-    >>> prior = regression.NormalInverseGamma([0, 0], np.eye(2), 20, 0.5)
-    >>> problem = problem_of([release], prior)
-    >>> problem.noisy.shape, problem.releases
-    ((1, 5), 1)
-
-    Explained in :doc:`/book/regression/gibbs-samplers`.
-    """
-
-    layout: Layout
-    noisy: Array
-    scale: Array
-    mechanism: str
-    n: Array
-    prior: ParameterPrior
-    covariates: CovariatePrior
-    moments: Array | None = None
-
-    @property
-    def releases(self) -> int:
-        """How many releases the batch holds."""
-        return len(self.noisy)
-
-    @property
-    def laplace(self) -> bool:
-        """Whether the noise is Laplace (else it is Gaussian)."""
-        return self.mechanism == "laplace"
-
-
-class Draws(NamedTuple):
-    """Draws of the parameters, in coordinates: what a sampler returns.
-
-    Attributes
-    ----------
-    theta : array (release, chain, draw, q)
-        Coefficients, the intercept first where there is one.
-    sigma2 : array (release, chain, draw)
-        The error variance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Draws(np.zeros((3, 4, 100, 2)), np.ones((3, 4, 100))).sigma2.shape
-    (3, 4, 100)
-
-    Explained in :doc:`/book/regression/gibbs-samplers`.
-    """
-
-    theta: Array
-    sigma2: Array

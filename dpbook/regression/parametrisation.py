@@ -1,9 +1,8 @@
-"""Unconstrained coordinates of all parameters of a private regression, in which its samplers move.
+"""Real vectors in which the samplers of a private regression move, and the parameters that they stand for.
 
 The parameters are theta, sigma2 and the mean and covariance of the covariates. A Hamiltonian sampler wants plain real
-numbers of comparable size instead: here they are standard normal (or log chi) under the prior, and their log density
-and its gradient come with them. Arrays keep the batch **last**, so that NumPy's inner loops run over chains and
-releases and not over the few entries of a matrix: that makes one covariate ten times as fast.
+numbers of comparable size instead, a *position*: here its entries are standard normal (or log chi) under the prior, and
+the prior's log density and gradient come with them. The batch is the last axis (:mod:`dpbook._batch_last`).
 """
 
 from __future__ import annotations
@@ -14,44 +13,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpbook._arrays import Array
-from dpbook.regression.problem import Layout, Problem
+from dpbook._batch_last import cholesky, lower_inverse, product, solve, times
+from dpbook.regression.layout import Layout
+from dpbook.regression.task import Task
 
-__all__ = ["Natural", "SecondMoments", "Unconstrained", "coordinates_for", "product", "times"]
-
-_SMALL = 6  # up to this many rows a batched product is a broadcast, beyond it a call of BLAS for each member
+__all__: list[str] = []
 
 
 class Natural(NamedTuple):
-    """The parameters themselves, or a function's derivatives by them; the batch B is the last axis.
+    """The parameters themselves, or a function's derivatives by them; the batch B is the last axis."""
 
-    Attributes
-    ----------
-    theta : array (q, B)
-        Coefficients.
-    sigma2 : array (B,)
-        Error variance.
-    mean_x : array (d, B)
-        Mean of the covariates.
-    cov_x : array (d, d, B)
-        Their covariance; derivatives are by its entries as d² independent numbers, and symmetric.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Natural(np.zeros((2, 7)), np.ones(7), np.zeros((1, 7)), np.ones((1, 1, 7))).sigma2.shape
-    (7,)
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
-    """
-
-    theta: Array
-    sigma2: Array
-    mean_x: Array
-    cov_x: Array
+    theta: Array  # (q, B)
+    sigma2: Array  # (B,)
+    mean_x: Array  # (d, B)
+    cov_x: Array  # (d, d, B); derivatives are by its entries as d² independent numbers, and symmetric
 
 
-class _Forward(NamedTuple):
-    """What the way from coordinates to parameters computes and the way back needs."""
+class Forward(NamedTuple):
+    """What the way from positions to parameters computes and the way back needs."""
 
     natural: Natural
     sigma: Array
@@ -63,7 +42,7 @@ class _Forward(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Unconstrained:
+class Parametrisation:
     """A map from real vectors (dim, B) to the parameters of B = chains × releases members, with the prior's density.
 
     With ``Q Q' = precision^-1``, ``P P' = scale`` and star for fixed reference values,
@@ -71,74 +50,40 @@ class Unconstrained:
     - ``log sigma2 = v``,
     - ``theta = mean + Q (((1 - c) sigma + c sigma*) xi)``: not centred (c = 0) where the release says little about a
       direction of theta, centred (c = 1) where it says much; without that, a chain that has to change sigma must
-      change all of theta's coordinates in step,
+      change all of theta's entries in step,
     - ``cov_x = L L'`` with ``L = P E^-1``, E lower triangular (Bartlett: normal below the diagonal, chi on it),
     - ``mean_x = mean + ((1 - c) L + c L*) zeta / sqrt(strength)``, c by row.
 
     A position is (xi, v, zeta, the lower triangle of E row by row with logarithms on its diagonal).
-
-    Parameters
-    ----------
-    layout : Layout
-        With or without an intercept.
-    theta_mean : array (q, B)
-    theta_root : array (q, q, B)
-        Prior mean of theta and Q.
-    shape, rate : array (B,)
-        Of the prior of sigma2.
-    mean_x : array (d, B)
-    strength : array (B,)
-    root_x : array (d, d, B)
-        P, the lower root of the prior scale of cov_x.
-    dof : array (B,)
-    centred_theta : array (q, B)
-    centred_mean : array (d, B)
-        The weights c, between 0 and 1.
-    sigma_star : array (B,)
-    root_star : array (d, d, B)
-        The reference values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one = np.ones(1)
-    >>> coordinates = Unconstrained(
-    ...     Layout(1, True), np.zeros((2, 1)), np.eye(2)[..., None], 20 * one, 0.5 * one, np.zeros((1, 1)), one,
-    ...     np.ones((1, 1, 1)), 50 * one, np.zeros((2, 1)), np.zeros((1, 1)), one, np.ones((1, 1, 1)),
-    ... )
-    >>> coordinates.natural(np.zeros((coordinates.dim, 1))).sigma2
-    array([1.])
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
 
     layout: Layout
-    theta_mean: Array
-    theta_root: Array
-    shape: Array
-    rate: Array
-    mean_x: Array
-    strength: Array
-    root_x: Array
-    dof: Array
-    centred_theta: Array
-    centred_mean: Array
-    sigma_star: Array
-    root_star: Array
+    theta_mean: Array  # (q, B)
+    theta_root: Array  # (q, q, B), Q
+    shape: Array  # (B,)
+    rate: Array  # (B,)
+    mean_x: Array  # (d, B)
+    strength: Array  # (B,)
+    root_x: Array  # (d, d, B), P, lower
+    dof: Array  # (B,)
+    centred_theta: Array  # (q, B), c
+    centred_mean: Array  # (d, B), c
+    sigma_star: Array  # (B,)
+    root_star: Array  # (d, d, B), L*
 
     @classmethod
-    def of(cls, problem: Problem, chains: int) -> Unconstrained:
-        """Return coordinates of ``chains`` chains for each release, chains slowest, with nothing centred."""
-        prior, covariates, d = problem.prior, problem.covariates, problem.layout.d
-        q = problem.layout.regressors
+    def of(cls, task: Task, chains: int) -> Parametrisation:
+        """Return the map for ``chains`` chains of each release, chains slowest, with nothing centred."""
+        prior, covariates, d = task.prior, task.covariates, task.layout.d
+        q = task.layout.regressors
         half: Array = np.linalg.inv(np.linalg.cholesky(prior.precision))  # precision^-1 = half' half
 
         def tiled(array: Array) -> Array:
             return np.tile(np.moveaxis(np.asarray(array, dtype=np.float64), 0, -1), chains)
 
-        batch = chains * problem.releases
+        batch = chains * task.releases
         return cls(
-            problem.layout,
+            task.layout,
             tiled(prior.mean),
             tiled(np.swapaxes(half, -1, -2)),
             tiled(prior.shape),
@@ -153,7 +98,7 @@ class Unconstrained:
             np.tile(np.eye(d)[..., None], batch),
         )
 
-    def repeated(self, count: int) -> Unconstrained:
+    def repeated(self, count: int) -> Parametrisation:
         """Return the map for ``count`` batches side by side."""
         names = [each.name for each in fields(self) if each.name != "layout"]
         tiled: dict[str, Any] = {name: np.tile(getattr(self, name), count) for name in names}
@@ -167,13 +112,14 @@ class Unconstrained:
 
     def natural(self, position: Array) -> Natural:
         """Return the parameters at positions (dim, B)."""
-        return self._forward(position).natural
+        return self.forward(position).natural
 
     def _parts(self, position: Array) -> tuple[Array, Array, Array, Array]:
         q, d = self.layout.regressors, self.layout.d
         return position[:q], position[q], position[q + 1 : q + 1 + d], position[q + 1 + d :]
 
-    def _forward(self, position: Array) -> _Forward:
+    def forward(self, position: Array) -> Forward:
+        """Return the parameters at positions (dim, B), with what the way back needs."""
         xi, v, zeta, entries = self._parts(position)
         d = self.layout.d
         sigma = np.exp(0.5 * v)
@@ -183,31 +129,31 @@ class Unconstrained:
         bartlett[np.tril_indices(d)] = entries
         diagonal = np.arange(d)
         bartlett[diagonal, diagonal] = np.exp(bartlett[diagonal, diagonal])
-        inverse = _lower_inverse(bartlett)
+        inverse = lower_inverse(bartlett)
         root = product(self.root_x, inverse)
         weight = self.centred_mean[:, None]
         centring = (1 - weight) * root + weight * self.root_star
         mean_x = self.mean_x + times(centring, zeta) / np.sqrt(self.strength)
         cov_x = product(root, np.swapaxes(root, 0, 1))
-        return _Forward(Natural(theta, sigma**2, mean_x, cov_x), sigma, spread, bartlett, inverse, root, centring)
+        return Forward(Natural(theta, sigma**2, mean_x, cov_x), sigma, spread, bartlett, inverse, root, centring)
 
     def position_of(self, natural: Natural) -> Array:
         """Return the positions (dim, B) at which the parameters are these."""
         d = self.layout.d
-        xi = self.theta_coordinates(natural.theta, natural.sigma2)
-        root = _cholesky(natural.cov_x)
-        bartlett = product(_lower_inverse(root), self.root_x)
+        xi = self.theta_entries(natural.theta, natural.sigma2)
+        root = cholesky(natural.cov_x)
+        bartlett = product(lower_inverse(root), self.root_x)
         weight = self.centred_mean[:, None]
         centring = (1 - weight) * root + weight * self.root_star
-        zeta = times(_lower_inverse(centring), natural.mean_x - self.mean_x) * np.sqrt(self.strength)
+        zeta = times(lower_inverse(centring), natural.mean_x - self.mean_x) * np.sqrt(self.strength)
         diagonal = np.arange(d)
         bartlett[diagonal, diagonal] = np.log(bartlett[diagonal, diagonal])
         return np.concatenate([xi, np.log(natural.sigma2)[None], zeta, bartlett[np.tril_indices(d)]])
 
-    def theta_coordinates(self, theta: Array, sigma2: Array) -> Array:
-        """Return the first q coordinates (q, B) at which theta and sigma2 are these."""
+    def theta_entries(self, theta: Array, sigma2: Array) -> Array:
+        """Return the first q entries (q, B) of positions at which theta and sigma2 are these."""
         spread = (1 - self.centred_theta) * np.sqrt(sigma2) + self.centred_theta * self.sigma_star
-        return _solve(self.theta_root, theta - self.theta_mean) / spread
+        return solve(self.theta_root, theta - self.theta_mean) / spread
 
     def prior_draw(self, rng: np.random.Generator) -> Array:
         """Return positions drawn from the prior, (dim, B); only where nothing is centred."""
@@ -223,15 +169,15 @@ class Unconstrained:
 
     def log_prior(self, position: Array) -> Array:
         """Return the log density of the prior at positions (dim, B), up to a constant: shape (B,)."""
-        return self._log_prior(position, self._forward(position))[0]
+        return self._log_prior(position, self.forward(position))[0]
 
-    def _log_prior(self, position: Array, forward: _Forward) -> tuple[Array, Array, Array]:
+    def _log_prior(self, position: Array, forward: Forward) -> tuple[Array, Array, Array]:
         """Return the log prior, and with it w = L^-1 M zeta and h = g / sigma, which the gradient needs."""
         xi, v, zeta, entries = self._parts(position)
         h = forward.spread / forward.sigma
         value = -0.5 * (h * h * xi * xi).sum(axis=0) + np.log(h).sum(axis=0)
         value = value - self.shape * v - self.rate * np.exp(-v)
-        w = times(_lower_inverse(forward.root), times(forward.centring, zeta))
+        w = times(lower_inverse(forward.root), times(forward.centring, zeta))
         d = self.layout.d
         diagonal = np.arange(d)
         ratio = forward.centring[diagonal, diagonal] / forward.root[diagonal, diagonal]
@@ -244,7 +190,7 @@ class Unconstrained:
         return value, w, h
 
     def gradient(
-        self, position: Array, forward: _Forward, by: Natural, by_root: Array | None = None
+        self, position: Array, forward: Forward, by: Natural, by_root: Array | None = None
     ) -> tuple[Array, Array]:
         """Return the log prior (B,), and the gradient (dim, B) of it plus a function with derivatives ``by``.
 
@@ -254,7 +200,7 @@ class Unconstrained:
         q, d = self.layout.regressors, self.layout.d
         value, w, h = self._log_prior(position, forward)
         root, centring = forward.root, forward.centring
-        back = times(np.swapaxes(_lower_inverse(root), 0, 1), w)  # of w = L^-1 M zeta
+        back = times(np.swapaxes(lower_inverse(root), 0, 1), w)  # of w = L^-1 M zeta
         own = back[:, None] * (w[None] - (1 - self.centred_mean[:, None]) * zeta[None])
         by_root = own if by_root is None else own + by_root
         on = np.arange(d)
@@ -271,7 +217,7 @@ class Unconstrained:
         out[q + 1 + d :] += entries
         return value, out
 
-    def volume_gradient(self, position: Array, forward: _Forward, by: Natural) -> tuple[Array, Array]:
+    def volume_gradient(self, position: Array, forward: Forward, by: Natural) -> tuple[Array, Array]:
         """Return the log volume (B,) of the map to the parameters, and the gradient of it plus a function.
 
         For a density of theta, sigma2, mean_x and cov_x that is not the prior.
@@ -290,8 +236,8 @@ class Unconstrained:
         out[q + 1 + d + np.flatnonzero(rows == columns)] -= powers
         return value, out
 
-    def _carried_back(self, position: Array, forward: _Forward, by: Natural, by_root: Array) -> Array:
-        """Return derivatives by the coordinates (dim, B) from those by the parameters, and by L besides."""
+    def _carried_back(self, position: Array, forward: Forward, by: Natural, by_root: Array) -> Array:
+        """Return derivatives by the position (dim, B) from those by the parameters, and by L besides."""
         xi, _, zeta, _ = self._parts(position)
         q, d = self.layout.regressors, self.layout.d
         out = np.empty_like(position)
@@ -314,7 +260,7 @@ class Unconstrained:
 
     def prior_curvature(self, position: Array) -> Array:
         """Return the diagonal (dim, B) of the prior's information, roughly."""
-        forward = self._forward(position)
+        forward = self.forward(position)
         d, q = self.layout.d, self.layout.regressors
         out = np.ones_like(position)
         out[:q] = (forward.spread / forward.sigma) ** 2
@@ -328,16 +274,17 @@ class Unconstrained:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondMoments(Unconstrained):
-    """The coordinates of a regression without an intercept, where only second moments of x are released.
+class SecondMoments(Parametrisation):
+    """The map of a regression without an intercept, where only second moments of x are released.
 
-    ``E[x x'] = cov_x + mean_x mean_x'`` may be known well while its two parts are not: a thin curved ridge in the
-    coordinates above. Here ``E[x x'] = R R'`` with ``R = P E^-1``, ``mean_x = R a`` and ``cov_x = R (I - a a') R'``
+    ``E[x x'] = cov_x + mean_x mean_x'`` may be known well while its two parts are not: a thin curved ridge under the
+    map above. Here ``E[x x'] = R R'`` with ``R = P E^-1``, ``mean_x = R a`` and ``cov_x = R (I - a a') R'``
     with ``a = zeta / sqrt(1 + |zeta|²)``, so that the ridge is straight. Nothing about mean_x is centred.
     """
 
-    def _forward(self, position: Array) -> _Forward:
-        plain = super()._forward(position)
+    def forward(self, position: Array) -> Forward:
+        """Return the parameters at positions (dim, B), with what the way back needs."""
+        plain = super().forward(position)
         zeta = self._parts(position)[2]
         second = plain.root
         size = 1 + (zeta * zeta).sum(axis=0)
@@ -353,9 +300,9 @@ class SecondMoments(Unconstrained):
     def position_of(self, natural: Natural) -> Array:
         """Return the positions (dim, B) at which the parameters are these."""
         d = self.layout.d
-        xi = self.theta_coordinates(natural.theta, natural.sigma2)
+        xi = self.theta_entries(natural.theta, natural.sigma2)
         mean = natural.mean_x
-        inverse = _lower_inverse(_cholesky(natural.cov_x + mean[:, None] * mean[None]))
+        inverse = lower_inverse(cholesky(natural.cov_x + mean[:, None] * mean[None]))
         along = times(inverse, mean)
         zeta = along / np.sqrt(np.maximum(1 - (along * along).sum(axis=0), 1e-12))
         bartlett = product(inverse, self.root_x)
@@ -365,9 +312,9 @@ class SecondMoments(Unconstrained):
 
     def prior_draw(self, rng: np.random.Generator) -> Array:
         """Return positions drawn from the prior, (dim, B); only where nothing is centred."""
-        return self.position_of(Unconstrained._forward(self, super().prior_draw(rng)).natural)
+        return self.position_of(Parametrisation.forward(self, super().prior_draw(rng)).natural)
 
-    def _log_prior(self, position: Array, forward: _Forward) -> tuple[Array, Array, Array]:
+    def _log_prior(self, position: Array, forward: Forward) -> tuple[Array, Array, Array]:
         """Return the log prior, and with it R^-1 (mean_x - mean) and h = g / sigma."""
         xi, v, zeta, entries = self._parts(position)
         d, bartlett = self.layout.d, forward.bartlett
@@ -384,7 +331,7 @@ class SecondMoments(Unconstrained):
         return value, off, h
 
     def gradient(
-        self, position: Array, forward: _Forward, by: Natural, by_root: Array | None = None
+        self, position: Array, forward: Forward, by: Natural, by_root: Array | None = None
     ) -> tuple[Array, Array]:
         """Return the log prior (B,), and the gradient (dim, B) of it plus a function with derivatives ``by``."""
         assert by_root is None
@@ -410,7 +357,7 @@ class SecondMoments(Unconstrained):
         out[q + 1 + d :] += entries
         return value, out
 
-    def volume_gradient(self, position: Array, forward: _Forward, by: Natural) -> tuple[Array, Array]:
+    def volume_gradient(self, position: Array, forward: Forward, by: Natural) -> tuple[Array, Array]:
         """Return the log volume (B,) of the map to the parameters, and the gradient of it plus a function."""
         q, d = self.layout.regressors, self.layout.d
         zeta, entries = self._parts(position)[2:]
@@ -425,8 +372,8 @@ class SecondMoments(Unconstrained):
         out[q + 1 + d + np.flatnonzero(rows == columns)] -= powers
         return value, out
 
-    def _carried_back(self, position: Array, forward: _Forward, by: Natural, by_root: Array) -> Array:
-        """Return derivatives by the coordinates (dim, B) from those by the parameters, and by R besides."""
+    def _carried_back(self, position: Array, forward: Forward, by: Natural, by_root: Array) -> Array:
+        """Return derivatives by the position (dim, B) from those by the parameters, and by R besides."""
         q, d = self.layout.regressors, self.layout.d
         zeta, second = self._parts(position)[2], forward.centring
         size = 1 + (zeta * zeta).sum(axis=0)
@@ -440,7 +387,7 @@ class SecondMoments(Unconstrained):
 
     def prior_curvature(self, position: Array) -> Array:
         """Return the diagonal (dim, B) of the prior's information, roughly."""
-        forward = self._forward(position)
+        forward = self.forward(position)
         d, q = self.layout.d, self.layout.regressors
         out = np.ones_like(position)
         out[:q] = (forward.spread / forward.sigma) ** 2
@@ -452,12 +399,41 @@ class SecondMoments(Unconstrained):
 
     def _standard_mean(self) -> Array:
         """Return P^-1 times the prior mean of mean_x."""
-        return times(_lower_inverse(self.root_x), self.mean_x)
+        return times(lower_inverse(self.root_x), self.mean_x)
 
 
-def coordinates_for(problem: Problem, chains: int) -> Unconstrained:
-    """Return the coordinates that suit a problem: with an intercept, or without one."""
-    return (Unconstrained if problem.layout.intercept else SecondMoments).of(problem, chains)
+def parametrisation_of(task: Task, chains: int) -> Parametrisation:
+    """Return the map that suits a task: with an intercept, or without one."""
+    return (Parametrisation if task.layout.intercept else SecondMoments).of(task, chains)
+
+
+def released_moments(natural: Natural, n: Array, layout: Layout) -> tuple[Array, Array, Array]:
+    """Return the mean (p, B) of a record u = (w, y), its covariance (p, p, B), and the expected sums (k, B).
+
+    The covariance of the constant is 0; the sums are n (C + m m') at the unique statistics.
+    """
+    q, first, batch = layout.regressors, int(layout.intercept), natural.theta.shape[-1]
+    mean, cov = np.empty((q + 1, batch)), np.zeros((q + 1, q + 1, batch))
+    mean[:first], mean[first:q] = 1.0, natural.mean_x
+    mean[q] = (natural.theta * mean[:q]).sum(axis=0)
+    slope = natural.theta[first:]
+    cov[first:q, first:q] = natural.cov_x
+    with_y = times(natural.cov_x, slope)
+    cov[first:q, q] = cov[q, first:q] = with_y
+    cov[q, q] = natural.sigma2 + (slope * with_y).sum(axis=0)
+    rows, columns = layout.rows, layout.columns
+    return mean, cov, n * (cov[rows, columns] + mean[rows] * mean[columns])
+
+
+def second_moments(natural: Natural, layout: Layout) -> Array:
+    """Return E, the second moments (q, q, B) of the regressors w."""
+    q, first, mean = layout.regressors, int(layout.intercept), natural.mean_x
+    second = np.empty((q, q, mean.shape[-1]))
+    second[first:, first:] = natural.cov_x + mean[:, None] * mean[None]
+    if first:
+        second[0, 0] = 1.0
+        second[0, 1:] = second[1:, 0] = mean
+    return second
 
 
 def _transposed_times(matrix: Array, vector: Array) -> Array:
@@ -467,69 +443,3 @@ def _transposed_times(matrix: Array, vector: Array) -> Array:
 def _by_zeta(zeta: Array, size: Array, by_along: Array) -> Array:
     """Carry derivatives by a = zeta / sqrt(size), size = 1 + |zeta|², to zeta."""
     return np.asarray((by_along - zeta * ((zeta * by_along).sum(axis=0) / size)) / np.sqrt(size))
-
-
-def product(a: Array, b: Array) -> Array:
-    """Return the matrix products of two batches with the batch last.
-
-    Parameters
-    ----------
-    a : array (i, j, B)
-    b : array (j, k, B)
-
-    Returns
-    -------
-    array (i, k, B)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> product(np.ones((2, 3, 5)), np.ones((3, 2, 5)))[..., 0]
-    array([[3., 3.],
-           [3., 3.]])
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
-    """
-    if a.shape[1] == 1:
-        return a * b
-    if a.shape[1] <= _SMALL:
-        out = a[:, :1] * b[:1]
-        for j in range(1, a.shape[1]):
-            out += a[:, j : j + 1] * b[j : j + 1]
-        return np.asarray(out)
-    return np.moveaxis(np.moveaxis(a, -1, 0) @ np.moveaxis(b, -1, 0), 0, -1)
-
-
-def times(matrix: Array, vector: Array) -> Array:
-    """Return the products of matrices (i, j, B) and vectors (j, B)."""
-    if matrix.shape[1] == 1:
-        return matrix[:, 0] * vector
-    if matrix.shape[1] <= 2 * _SMALL:
-        return np.asarray((matrix * vector[None]).sum(axis=1))
-    return np.moveaxis((np.moveaxis(matrix, -1, 0) @ vector.T[..., None])[..., 0], 0, -1)
-
-
-def _lower_inverse(lower: Array) -> Array:
-    """Return the inverses of lower triangular matrices (d, d, B), by substitution."""
-    d = lower.shape[0]
-    if d == 1:
-        return 1 / lower
-    out = np.zeros_like(lower)
-    for i in range(d):
-        out[i, i] = 1 / lower[i, i]
-        if i:
-            out[i, :i] = -out[i, i] * (lower[i, :i, None] * out[:i, :i]).sum(axis=0)
-    return out
-
-
-def _cholesky(matrix: Array) -> Array:
-    """Return lower roots of matrices (d, d, B)."""
-    if matrix.shape[0] == 1:
-        return np.sqrt(matrix)
-    return np.moveaxis(np.asarray(np.linalg.cholesky(np.moveaxis(matrix, -1, 0)), dtype=np.float64), 0, -1)
-
-
-def _solve(matrix: Array, vector: Array) -> Array:
-    """Solve the systems of matrices (d, d, B) and right-hand sides (d, B)."""
-    solved: Array = np.asarray(np.linalg.solve(np.moveaxis(matrix, -1, 0), vector.T[..., None]), dtype=np.float64)
-    return np.moveaxis(solved[..., 0], 0, -1)

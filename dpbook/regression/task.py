@@ -1,0 +1,170 @@
+"""What every sampler of this chapter takes and returns: a batch of releases with priors, in coordinates, and draws.
+
+A sampler is a function ``sample(task, *, draws, chains, rng, progress=False) -> Draws`` that advances all releases and
+chains together; its ``draws`` are those of each chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook._arrays import Array
+from dpbook.priors import NormalInverseGamma, NormalInverseWishart
+from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
+from dpbook.regression.layout import Layout
+from dpbook.regression.weak_priors import covariates_in, stated_prior
+from dpbook.release import Release
+
+__all__: list[str] = []
+
+
+class ParameterPrior(NamedTuple):
+    """A batch of normal-inverse-gamma priors in coordinates, one a release.
+
+    ``sigma2 ~ InverseGamma(shape, rate)`` and ``theta | sigma2 ~ N(mean, sigma2 precision^-1)``.
+    """
+
+    mean: Array  # (release, q)
+    precision: Array  # (release, q, q)
+    shape: Array  # (release,)
+    rate: Array  # (release,)
+
+
+class CovariatePrior(NamedTuple):
+    """A batch of normal-inverse-Wishart priors of the covariates' mean and covariance, in coordinates.
+
+    ``cov_x ~ InverseWishart(scale, dof)`` and ``mean_x | cov_x ~ N(mean, cov_x / strength)``.
+    """
+
+    mean: Array  # (release, d)
+    strength: Array  # (release,)
+    scale: Array  # (release, d, d)
+    dof: Array  # (release,)
+
+
+class Draws(NamedTuple):
+    """Draws of the coefficients and of the error variance, in coordinates."""
+
+    theta: Array  # (release, chain, draw, q)
+    sigma2: Array  # (release, chain, draw)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A batch of releases of one shape, in coordinates, with their priors: all that a sampler needs."""
+
+    layout: Layout
+    noisy: Array  # (release, k), the noisy sums
+    scale: Array  # (release,), of the noise: b of Laplace noise, the standard deviation of Gaussian noise
+    mechanism: str
+    n: Array  # (release,), as floats
+    prior: ParameterPrior
+    covariates: CovariatePrior
+    moments: Array | None = None  # (release, m), the noisy sums of Layout.higher, where they were released
+
+    @property
+    def releases(self) -> int:
+        """How many releases the batch holds."""
+        return len(self.noisy)
+
+    @property
+    def laplace(self) -> bool:
+        """Whether the noise is Laplace (else it is Gaussian)."""
+        return self.mechanism == "laplace"
+
+    @property
+    def noise_variance(self) -> Array:
+        """The variance of the noise of each release's sums, shape (release,)."""
+        return np.asarray((2.0 if self.laplace else 1.0) * self.scale**2)
+
+    def part(self, block: slice | NDArray[np.bool_]) -> Task:
+        """Return the task of some of the releases, without their higher moments."""
+        return replace(
+            self,
+            noisy=self.noisy[block],
+            scale=self.scale[block],
+            n=self.n[block],
+            prior=ParameterPrior(*(each[block] for each in self.prior)),
+            covariates=CovariatePrior(*(each[block] for each in self.covariates)),
+            moments=None,
+        )
+
+
+def task_of(
+    releases: Sequence[Release],
+    prior: NormalInverseGamma,
+    covariates: NormalInverseWishart | None = None,
+    *,
+    method: str = "collapsed",
+) -> Task:
+    """Gather releases and priors into one batch; raise, naming what does not fit."""
+    inside = _same_kind(releases)
+    first = releases[0]
+    stated_prior(prior)
+    if method == "gibbs-noisy" and "moments" not in first.values:
+        raise ValueError("release must hold moments for method 'gibbs-noisy': make it with release(..., moments=True)")
+    beliefs = _beliefs(releases, inside, prior, covariates, method)
+    return Task(
+        layout=Layout(inside[0].d, inside[0].intercept),
+        noisy=np.stack([each["sums"] for each in releases]),
+        scale=np.array([each.scale["sums"] for each in releases]),
+        mechanism=first.mechanism,
+        n=np.array([float(each.n) for each in releases]),
+        prior=ParameterPrior(*_stacked([each for each, _ in beliefs], ParameterPrior._fields)),
+        covariates=CovariatePrior(*_stacked([each for _, each in beliefs], CovariatePrior._fields)),
+        moments=np.stack([each["moments"] for each in releases]) if "moments" in first.values else None,
+    )
+
+
+def _same_kind(releases: Sequence[Release]) -> list[Coordinates]:
+    """Return the coordinates of releases that can be sampled as one batch; raise where they cannot."""
+    for each in releases:
+        if not isinstance(each, Release):
+            raise TypeError(f"release must hold Release objects, got {type(each).__name__}")
+        each.require(model=MODEL, mechanisms=("laplace", "gaussian"))
+    inside = [coordinates_of(each) for each in releases]
+    kinds = {
+        (at.d, at.intercept, each.mechanism, "moments" in each.values)
+        for at, each in zip(inside, releases, strict=True)
+    }
+    if len(kinds) > 1:
+        raise ValueError(
+            "release must be a sequence of one number of covariates, one mechanism, all with an intercept "
+            "or none, all with moments or none"
+        )
+    size = Layout(inside[0].d, inside[0].intercept).size
+    for each in releases:
+        shapes = {name: value.shape for name, value in each.values.items()}
+        if shapes.get("sums") != (size,):
+            raise ValueError(f"release must hold {size} sums for {inside[0].d} covariates, got {shapes}")
+    return inside
+
+
+def _beliefs(
+    releases: Sequence[Release],
+    inside: Sequence[Coordinates],
+    prior: NormalInverseGamma,
+    covariates: NormalInverseWishart | None,
+    method: str,
+) -> list[tuple[NormalInverseGamma, NormalInverseWishart]]:
+    """Return the two priors of each release in coordinates, computed once where releases share their bounds."""
+    mapped: dict[Any, tuple[NormalInverseGamma, NormalInverseWishart]] = {}
+    keys = [tuple(each.bounds.items()) for each in releases]
+    for key, at in zip(keys, inside, strict=True):
+        if key in mapped:
+            continue
+        of_covariates = covariates_in(at, covariates)
+        if covariates is None and method == "gibbs-prior":  # which needs fourth moments: d + 6 degrees of freedom
+            scale = 5 * np.asarray(of_covariates.scale)
+            of_covariates = NormalInverseWishart(of_covariates.mean, 1.0, scale, at.d + 6.0)
+        mapped[key] = at.prior_in(prior), of_covariates
+    return [mapped[key] for key in keys]
+
+
+def _stacked(priors: Sequence[Any], names: Sequence[str]) -> list[Array]:
+    return [np.stack([np.asarray(getattr(each, name)) for each in priors]) for name in names]
