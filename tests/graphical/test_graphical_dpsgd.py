@@ -469,6 +469,16 @@ def test_the_settings_of_a_search_are_checked_before_any_run():
             tune_dpsgd_nonprivate("nothing is read", DOMAIN, CLIQUES, epsilon=1.0, grid=grid)
 
 
+def test_settings_are_those_of_a_training_and_nothing_else():
+    budget = PrivacyBudget(1.0, 0.5)
+    with pytest.raises(TypeError, match=r"training must be a graphical\.Training, got dict"):
+        release_dpsgd("nothing is read", DOMAIN, CLIQUES, epsilon=1.0, training={"steps": 5}, budget=budget)
+    assert budget.ledger == ()
+    assert Training(steps=np.int64(5), clip=1) == Training(steps=5, clip=1.0)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Training().steps = 3  # type: ignore[misc]
+
+
 def test_a_search_over_unknown_settings_and_a_field_of_another_release_are_refused():
     with pytest.raises(ValueError, match="grid"):
         tune_dpsgd_nonprivate(sample(10, 20), DOMAIN, CLIQUES, epsilon=1.0, grid={"momentum": [0.9]})

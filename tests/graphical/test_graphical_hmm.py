@@ -323,6 +323,39 @@ def test_states_are_in_the_order_that_was_asked_for():
         assert (np.diff(emission[..., kind], axis=-1) >= 0).all()
 
 
+def test_simulated_states_move_as_the_chain_says():
+    """40,000 steps and 2,000 starts, each share within 5 standard errors."""
+    rows, first = np.array([[0.8, 0.2], [0.5, 0.5]]), np.array([0.3, 0.7])
+    paths = hmm.simulate_states(rows, first, (2000, 21), rng=rng_of(31))
+    assert abs(paths[:, 0].mean() - 0.7) < 5 * math.sqrt(0.21 / 2000)
+    for state in (0, 1):
+        after = paths[:, 1:][paths[:, :-1] == state]
+        share = rows[state, 1]
+        assert abs(after.mean() - share) < 5 * math.sqrt(share * (1 - share) / after.size)
+
+
+def test_simulated_states_have_the_leading_axes_of_the_parameters():
+    rows = np.array([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    paths = hmm.simulate_states(rows, [[1.0, 0.0], [0.0, 1.0]], (3, 4), rng=rng_of(32))
+    np.testing.assert_array_equal(paths, np.broadcast_to([[[0, 1, 0, 1]], [[1, 1, 1, 1]]], (2, 3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"transition": [[1.0]]}, "transition"),
+        ({"transition": [[np.nan, 1], [1, 0]]}, "transition"),
+        ({"initial": [[0.5, 0.5]]}, "transition"),
+        ({"shape": (0, 2)}, "shape"),
+        ({"rng": 3}, "rng"),
+    ],
+)
+def test_bad_arguments_of_a_simulation_are_named(change, named):
+    arguments = {"transition": [[0.5, 0.5], [0.5, 0.5]], "initial": [0.5, 0.5], "shape": (2, 2)} | change
+    with pytest.raises((TypeError, ValueError), match=named):
+        hmm.simulate_states(**arguments)
+
+
 def test_renamed_states_keep_the_likelihood():
     rng = rng_of(15)
     emission, transition, initial = (each[None, None] for each in random_model(rng, 3, 4))
