@@ -12,6 +12,7 @@ import copy
 import datetime
 import decimal
 import importlib
+import itertools
 import math
 import numbers
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -77,30 +78,37 @@ def pieces_of(data: Any, name: str = "data") -> Iterator[Table | Rows]:
         dask: Any = importlib.import_module("dask")
         for part in dask.compute(*dask_partitions(data, None, name)):
             yield from pieces_of(part, name)
-    elif isinstance(data, Iterator) or is_list_of_tables(data):
-        for chunk in data:
+    elif isinstance(data, Iterator) or holds_tables(data):
+        for chunk in data if isinstance(data, Iterator) else element_by_element(data):
             yield from pieces_of(clear_chunk(name, chunk), name)
     else:
         yield _piece(data, name)
 
 
-def is_list_of_tables(data: Any) -> bool:
-    """Say whether this is a list of chunks, such as Arrow batches, rather than a list of records."""
-    return isinstance(data, (list, tuple)) and bool(data) and _is_table(data[0])
+def holds_tables(data: Any) -> bool:
+    """Say whether this is a list some of whose elements are tables, such as Arrow batches, and not records."""
+    return isinstance(data, (list, tuple)) and any(map(_is_table, set(map(type, data))))
 
 
-def _is_table(data: Any) -> bool:
-    if isinstance(data, (pd.Series, pd.Index)):  # a record of a list may be a Series
+def element_by_element(data: Iterable[Any]) -> Iterator[Any]:
+    """Yield the tables of a list, and the records between them as lists: each element is read by its own type alone."""
+    for are_tables, run in itertools.groupby(data, lambda element: _is_table(type(element))):
+        elements = list(run)
+        yield from elements if are_tables else [elements]
+
+
+def _is_table(kind: type) -> bool:
+    if issubclass(kind, (pd.Series, pd.Index)):  # a record of a list may be a Series
         return False
-    return isinstance(data, pd.DataFrame) or hasattr(data, "__arrow_c_stream__") or _is_arrow_table(data)
+    return issubclass(kind, pd.DataFrame) or hasattr(kind, "__arrow_c_stream__") or _is_arrow_table(kind)
 
 
-def _is_arrow_table(data: Any) -> bool:
-    return _is_arrow(data) and hasattr(data, "column_names") and hasattr(data, "column")
+def _is_arrow_table(kind: type) -> bool:
+    return _is_arrow(kind) and hasattr(kind, "column_names") and hasattr(kind, "column")
 
 
-def _is_arrow(data: Any) -> bool:
-    return type(data).__module__.split(".")[0] == "pyarrow"
+def _is_arrow(kind: type) -> bool:
+    return kind.__module__.split(".")[0] == "pyarrow"
 
 
 def _piece(data: Any, name: str) -> Table | Rows:
@@ -110,12 +118,12 @@ def _piece(data: Any, name: str) -> Table | Rows:
     if isinstance(data, pd.Series):
         label = 0 if data.name is None else data.name
         return Table((label,), (column_of(data),), len(data), named=data.name is not None)
-    if not _is_arrow(data) and hasattr(data, "__arrow_c_stream__"):  # polars and others
+    if not _is_arrow(type(data)) and hasattr(data, "__arrow_c_stream__"):  # polars and others
         data = importlib.import_module("pyarrow").table(data)
-    if _is_arrow_table(data):
+    if _is_arrow_table(type(data)):
         names = tuple(data.column_names)
         return Table(names, tuple(column_of(data.column(j)) for j in range(len(names))), data.num_rows)
-    if _is_arrow(data) and hasattr(data, "to_pylist"):
+    if _is_arrow(type(data)) and hasattr(data, "to_pylist"):
         return Table((0,), (column_of(data),), len(data), named=False)
     if isinstance(data, Mapping):
         return _of_columns(data, name)
@@ -183,7 +191,7 @@ def column_of(values: Any) -> Column:
         return _of_numpy(values)
     if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
         return _of_pandas(pd.Series(values))
-    if _is_arrow(values) and hasattr(values, "to_pylist"):
+    if _is_arrow(type(values)) and hasattr(values, "to_pylist"):
         return _of_arrow(values)
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"a column must be an array or a list of values, got {type(values).__name__}")

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from dpbook._arrays import Array
-from dpbook._columns import Named, Rows, Table, is_list_of_tables, own_frame, pieces_of
+from dpbook._columns import Named, Rows, Table, element_by_element, holds_tables, own_frame, pieces_of
 from dpbook._dask import dask_partitions, is_dask
 from dpbook._validation import integer
 from dpbook.records import as_chunks
 from dpbook.schema import Schema
 
-__all__ = ["Moments", "count_records", "partition_frames", "partition_labels", "partition_moments"]
+__all__ = ["Moments", "partition_frames", "partition_labels"]
 
 IntArray = NDArray[np.int64]
 
@@ -50,8 +50,9 @@ class Moments(NamedTuple):
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.aggregate.splitting import partition_moments
-    >>> partition_moments(np.array([[0.0, 1.0], [2.0, 5.0]]), ["x"], "y", partitions=1).scatter[0]
+    >>> from dpbook import aggregate
+    >>> x, y = np.array([[0.0, 2.0]]), np.array([[1.0, 5.0]])  # one partition of two records
+    >>> aggregate.Moments.of_groups([x, y]).scatter[0]
     array([[2., 4.],
            [4., 8.]])
 
@@ -61,6 +62,30 @@ class Moments(NamedTuple):
     n: Array
     mean: Array
     scatter: Array
+
+    @classmethod
+    def of_groups(cls, columns: Sequence[Array]) -> Moments:
+        """Return the moments of records that are split already.
+
+        Parameters
+        ----------
+        columns : sequence of ndarray, shape (M, records per partition)
+            Covariates, and the response last.
+
+        Returns
+        -------
+        Moments
+            One row per partition.
+        """
+        groups, size = columns[0].shape
+        k = len(columns)
+        means = [column.mean(axis=1) for column in columns]
+        deviations = [column - mean[:, None] for column, mean in zip(columns, means, strict=True)]
+        scatter = np.empty((groups, k, k))
+        for i in range(k):
+            for j in range(i + 1):
+                scatter[:, i, j] = scatter[:, j, i] = np.einsum("gr,gr->g", deviations[i], deviations[j])
+        return cls(np.full(groups, float(size)), np.stack(means, axis=1), scatter)
 
 
 def partition_labels(
@@ -91,8 +116,8 @@ def partition_labels(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.aggregate.splitting import partition_labels
-    >>> labels = np.concatenate(list(partition_labels(10, 3, np.random.default_rng(0))))
+    >>> from dpbook import aggregate
+    >>> labels = np.concatenate(list(aggregate.partition_labels(10, 3, np.random.default_rng(0))))
     >>> np.bincount(labels)
     array([4, 3, 3])
 
@@ -122,33 +147,14 @@ def _orders(
 
 
 def count_records(data: Any) -> int | None:
-    """Return the number of records, or None for an iterator, which cannot be counted without being read.
-
-    Parameters
-    ----------
-    data : array_like, DataFrame, pyarrow Table, mapping of columns, iterator of such chunks, or Dask collection
-        The records. A Dask collection counts its partitions where they live.
-
-    Returns
-    -------
-    int or None
-        How many records.
-
-    Examples
-    --------
-    >>> from dpbook.aggregate.splitting import count_records
-    >>> count_records([[1.0, 2.0], [3.0, 4.0]]), count_records(iter([]))
-    (2, None)
-
-    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
-    """
+    """Return the number of records, or None for an iterator, which cannot be counted without being read."""
     if is_dask(data):
         return sum(_dask_lengths(dask_partitions(data, None, "data")))
     if isinstance(data, Iterator):
         return None
-    if is_list_of_tables(data):
-        return sum(map(len, data))
     try:
+        if holds_tables(data):
+            return sum(map(len, element_by_element(data)))
         return len(next(iter(data.values()), ())) if isinstance(data, Mapping) else len(data)
     except TypeError:
         kind = type(data).__name__
@@ -166,43 +172,11 @@ def partition_moments(
     n: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> Moments:
-    """Split records at random and return the count, means and scatter of each partition.
+    """Split records at random and return the count, means and scatter of each partition. Not private.
 
-    Nothing here is private: a release adds noise to what is computed from it. NaN raises, which only the curator may
-    see.
-
-    Parameters
-    ----------
-    data : array_like, DataFrame, pyarrow Table, iterator of such chunks, or Dask DataFrame
-        One row per record. An array has the covariates first, in their order, and the response last. An iterator is
-        read once; the partitions of a Dask DataFrame are reduced where they live.
-    covariates : sequence of str
-        Their columns.
-    response : str
-        Its column.
-    partitions : int
-        How many partitions.
-    n : int, optional
-        The number of records, for an iterator: partitions then have equal sizes, the same as for any other form of
-        the data.
-    rng : numpy.random.Generator, optional
-        Source of the labels; a fresh one by default.
-
-    Returns
-    -------
-    Moments
-        One row per partition. Equal to the bit for the same rng and records in memory or, with n, in chunks;
-        a Dask DataFrame is cut at other places and agrees up to rounding.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from dpbook.aggregate.splitting import partition_moments
-    >>> table = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], "y": [1.0, 1.0, 2.0, 4.0]})
-    >>> partition_moments(table, ["x"], "y", partitions=2).n
-    array([2., 2.])
-
-    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
+    An array has the covariates first, in their order, and the response last. NaN raises, which only the curator may
+    see. The same rng and records give the same floats in memory or, with n, in chunks; a Dask DataFrame is cut at other
+    places and agrees up to rounding.
     """
     columns = [*covariates, response]
     generator = np.random.default_rng() if rng is None else rng
@@ -264,8 +238,8 @@ def partition_frames(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.aggregate.splitting import partition_frames
-    >>> frames = partition_frames(np.arange(5.0), partitions=2, rng=np.random.default_rng(0))
+    >>> from dpbook import aggregate
+    >>> frames = aggregate.partition_frames(np.arange(5.0), partitions=2, rng=np.random.default_rng(0))
     >>> [len(frame) for frame in frames]
     [3, 2]
 
@@ -338,8 +312,8 @@ class _Pieces(_Records):
 
 def _readable(data: Any) -> Any:
     """Return data in a form that sums over records take: columns by name, a list of tables as a stream."""
-    if is_list_of_tables(data):
-        return iter(data)
+    if holds_tables(data):
+        return element_by_element(data)
     foreign = hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] not in ("pandas", "pyarrow")
     if foreign or isinstance(data, Mapping) or getattr(getattr(data, "dtype", None), "names", None):
         return _Pieces(list(pieces_of(data))).take(np.arange(count_records(data) or 0))
@@ -411,19 +385,6 @@ def _moments_of(rows: Array, order: IntArray, counts: IntArray) -> Moments:
     return Moments(counts.astype(np.float64), mean, scatter)
 
 
-def moments_of_groups(columns: Sequence[Array]) -> Moments:
-    """Return the moments of records that are split already: each column an array (groups, records a group)."""
-    groups, size = columns[0].shape
-    k = len(columns)
-    means = [column.mean(axis=1) for column in columns]
-    deviations = [column - mean[:, None] for column, mean in zip(columns, means, strict=True)]
-    scatter = np.empty((groups, k, k))
-    for i in range(k):
-        for j in range(i + 1):
-            scatter[:, i, j] = scatter[:, j, i] = np.einsum("gr,gr->g", deviations[i], deviations[j])
-    return Moments(np.full(groups, float(size)), np.stack(means, axis=1), scatter)
-
-
 def _merge(one: Moments, other: Moments) -> Moments:
     """Return the moments of two disjoint sets of records together (the pairwise update of means and scatters)."""
     if not one.n.any():
@@ -449,17 +410,26 @@ def _dask_moments(
     dask: Any = importlib.import_module("dask")
     parts = dask_partitions(data, columns if hasattr(data, "columns") else None, "data")
     lengths = _dask_lengths(parts)
+    if sum(lengths) != n:
+        raise ValueError(f"data must not change while they are read: {n} records at first, then {sum(lengths)}")
     stream = _Slices(partition_labels(n, partitions, rng))
     reduce = dask.delayed(_piece_moments, pure=False)
     for start in tqdm(range(0, len(parts), _WAVE), desc="waves", delay=2, disable=None):
         wave = range(start, min(start + _WAVE, len(parts)))
-        pieces = [reduce(parts[i], stream.take(lengths[i]), columns, partitions) for i in wave if lengths[i]]
-        yield from dask.compute(*pieces)
+        pieces = [reduce(parts[i], stream.take(lengths[i]), columns, partitions) for i in wave]
+        yield from (piece for piece in dask.compute(*pieces) if piece is not None)
 
 
-def _piece_moments(piece: Any, labels: IntArray, columns: list[str], partitions: int) -> Moments:
-    rows = np.concatenate(list(_rows(piece, columns)))
-    return _moments_of(rows, np.argsort(labels, kind="stable"), np.bincount(labels, minlength=partitions))
+def _piece_moments(piece: Any, labels: IntArray, columns: list[str], partitions: int) -> Moments | None:
+    """Return the moments of a Dask partition's records, or None where it is empty, as it was when it was counted."""
+    chunks = list(_rows(piece, columns)) if len(piece) else []
+    read = sum(map(len, chunks))
+    if read != len(labels):
+        raise ValueError(f"data must not change while they are read: {len(labels)} records at first, then {read}")
+    if not read:
+        return None
+    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels, minlength=partitions)
+    return _moments_of(np.concatenate(chunks), order, counts)
 
 
 class _Slices:

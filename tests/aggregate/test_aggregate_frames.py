@@ -28,8 +28,8 @@ from dpbook.aggregate import (
     partition_probabilities,
     partition_quantiles,
 )
+from dpbook.aggregate import asking as asking_module
 from dpbook.aggregate import regression as regression_module
-from dpbook.aggregate import samplers as samplers_module
 from dpbook.aggregate import splitting as splitting_module
 from dpbook.schema import Category, Flag, Integer, Number
 
@@ -224,6 +224,47 @@ def test_rows_of_any_width_or_keys_of_any_name_are_a_partitions_own(rows, row, p
     check_others(rows, other, place, n=8)
     named, named_other = ([{f"k{len(r)}{j}": v for j, v in enumerate(r)} for r in each] for each in (rows, other))
     check_others(named, named_other, place, n=8)
+
+
+ELEMENTS = {
+    "frame": lambda row: pd.DataFrame([row], columns=list(NAMES), dtype=object),
+    "dict": lambda row: dict(zip(NAMES, row, strict=True)),
+    "tuple": tuple,
+    "list": list,
+    "series": lambda row: pd.Series(row, index=list(NAMES), dtype=object),
+}
+FORMS = st.sampled_from(list(ELEMENTS))
+
+
+def elements_of(columns, forms):
+    return [ELEMENTS[form](row) for form, row in zip(forms, zip(*columns, strict=True), strict=True)]
+
+
+@pytest.mark.parametrize("schema", [None, MAPPED], ids=["none", "mapped"])
+@CASES
+@given(tables(), st.data())
+def test_each_element_of_a_list_is_read_by_its_own_type(schema, case, data):
+    """A list may mix tables of one record with records: whatever the first one is, it does not speak for the others."""
+    columns, place, record, seed = case
+    n = len(columns[0])
+    forms = data.draw(st.lists(st.one_of(st.just("frame"), FORMS), min_size=n, max_size=n))
+    other = [*forms[:place], data.draw(FORMS), *forms[place + 1 :]]
+    lists = elements_of(columns, forms), elements_of(replaced(columns, place, record), other)
+    check_others(*lists, place, seed=seed, n=n, schema=schema)
+
+
+def test_a_first_element_of_another_type_leaves_the_other_partitions_alone():
+    tables_of_one = [pd.DataFrame({"x": [float(i)], "y": [float(i % 3)]}) for i in range(9)]
+    whole = [look(frame) for frame in partition_frames(pd.concat(tables_of_one), partitions=3, rng=rng_of(0))]
+    assert [look(frame) for frame in partition_frames(tables_of_one, partitions=3, rng=rng_of(0))] == whole
+    for record in ({"x": 5.0, "y": 1.0}, (5.0, 1.0), "text", pa.table({"x": [5.0], "y": [1.0]}), None):
+        check_others(tables_of_one, [record, *tables_of_one[1:]], 0, n=9)
+    options = {"posterior": ConjugateRegression(), "partitions": 3}
+    one, other = (
+        partition_probabilities(data, 0.2, rng=rng_of(0), **options)
+        for data in (tables_of_one, [(8.0, -1.0), *tables_of_one[1:]])
+    )
+    assert (one != other).sum() == 1
 
 
 def dictionary_chunks(*chunks):
@@ -465,7 +506,7 @@ REAL_TAKE = splitting_module._Pieces.take
 MUTANTS = {
     "shared types": (splitting_module._Pieces, "take", of_the_whole_table, ["text", "rows"]),
     "shared index": (splitting_module._Pieces, "take", with_the_tables_index, ["index", "text"]),
-    "shared points": (samplers_module, "_call", without_copies, ["text", "gap"]),
+    "shared points": (asking_module, "_call", without_copies, ["text", "gap"]),
 }
 
 
@@ -478,7 +519,7 @@ def test_a_break_on_purpose_is_seen(mutant, monkeypatch):
 
 
 def test_a_posterior_that_is_not_copied_is_seen(monkeypatch):
-    monkeypatch.setattr(samplers_module, "_copy_of", lambda question: question)
+    monkeypatch.setattr(asking_module, "_copy_of", lambda question: question)
     data = rng_of(0).normal(size=400)
     moved = data.copy()
     moved[0] = 1e6

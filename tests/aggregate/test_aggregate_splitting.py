@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbook.aggregate import count_records, partition_frames, partition_labels, partition_moments
-from dpbook.aggregate.splitting import _BLOCK, moments_of_groups
+from dpbook.aggregate import Moments, partition_frames, partition_labels
+from dpbook.aggregate.splitting import _BLOCK, count_records, partition_moments
 
 ROWS = np.random.default_rng(0).normal(size=(1003, 3)) * [1.0, 5.0, 2.0] + [0.0, 100.0, -3.0]
 NAMES = ["a", "b", "y"]
@@ -90,6 +90,41 @@ def test_a_dask_data_frame_gives_the_same_moments_but_for_rounding():
     dd = pytest.importorskip("dask.dataframe")
     table = dd.from_pandas(pd.DataFrame(ROWS, columns=NAMES), npartitions=5)
     found = moments(table)
+    for one, other in zip(moments(ROWS), found, strict=True):
+        assert other == pytest.approx(one, rel=1e-9, abs=1e-9)
+
+
+class Growing:
+    """Gives a Dask partition one record more, or fewer, from its k-th reading on."""
+
+    def __init__(self, readings, before, after):
+        self.left, self.before, self.after = readings, before, after
+
+    def __call__(self):
+        self.left -= 1
+        return pd.DataFrame(ROWS[: self.before if self.left >= 0 else self.after], columns=NAMES)
+
+
+@pytest.mark.parametrize(("before", "after"), [(100, 101), (100, 99), (0, 5), (5, 0)])
+@pytest.mark.parametrize("readings", [1, 2])
+def test_dask_data_that_change_between_two_readings_are_refused(readings, before, after):
+    """Records are counted twice and then read; labels for another number of records would pair or lose them wrongly."""
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
+    steady = dask.delayed(lambda: pd.DataFrame(ROWS, columns=NAMES), pure=False)()
+    parts = [steady, dask.delayed(Growing(readings, before, after), pure=False)()]
+    table = dd.from_delayed(parts, meta=pd.DataFrame(ROWS[:0], columns=NAMES), verify_meta=False)
+    with dask.config.set(scheduler="synchronous"), pytest.raises(ValueError, match="data must not change"):
+        moments(table)
+
+
+def test_an_empty_dask_partition_changes_nothing():
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
+    cuts = (ROWS[:400], ROWS[400:400], ROWS[400:])
+    parts = [dask.delayed(pd.DataFrame(cut, columns=NAMES)) for cut in cuts]
+    found = moments(dd.from_delayed(parts))
+    assert found.n.sum() == len(ROWS)
     for one, other in zip(moments(ROWS), found, strict=True):
         assert other == pytest.approx(one, rel=1e-9, abs=1e-9)
 
@@ -176,7 +211,7 @@ def test_frames_and_moments_of_one_seed_hold_the_same_records():
 def test_groups_that_are_split_already_have_the_same_moments():
     x = rng_of(10).normal(3, 2, size=(4, 50))
     y = rng_of(11).normal(size=(4, 50))
-    found = moments_of_groups([x, y])
+    found = Moments.of_groups([x, y])
     for j in range(4):
         assert found.scatter[j] == pytest.approx(np.cov(x[j], y[j]) * 49, rel=1e-11)
         assert found.mean[j] == pytest.approx([x[j].mean(), y[j].mean()])
