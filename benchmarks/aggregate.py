@@ -18,8 +18,7 @@ import numpy as np
 import statsmodels.api as sm
 from scipy import special
 
-from dpbook.aggregate import ConjugateRegression, Flat, release_probability
-from dpbook.aggregate.splitting import moments_of_groups
+from dpbook.aggregate import ConjugateRegression, Flat, Moments, release_probability
 
 RECORDS, PARTITIONS, CUTOFF = 100_000, 1000, 2.0
 MODEL = ConjugateRegression(prior=Flat())
@@ -55,8 +54,7 @@ def by_numpy_loop(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def batched(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the same for all partitions at once, as a release computes them."""
-    moments = moments_of_groups([x, y])
-    return MODEL._batch_probability(moments, np.array([CUTOFF]), power=1.0, prior_power=1 / len(x))[:, 0]
+    return MODEL.probability(Moments.of_groups([x, y]), CUTOFF, prior_power=1 / len(x))
 
 
 def cpu_seconds(task: Callable[[], object], repeats: int) -> float:

@@ -19,7 +19,7 @@ CURATOR = {"records", "noise", "mechanisms", "budget"}  # modules of the core th
 SHARED = {"datasets"}  # folders of the package that are no chapters
 
 # Packages whose analyst's side still stands on the curator's.
-NOT_YET = {"aggregate", "experiments"}
+NOT_YET = {"experiments"}
 
 
 @cache

@@ -1,123 +1,120 @@
-"""Private bounds for the partitions' quantiles: found by doubling, as in the source, or centred on them.
+"""Where the bounds of a quantile come from: searched around the partitions' quantiles, or from zero, or given.
 
-A posterior quantile has no bounds of its own, and a mean without bounds has no sensitivity. Both searches read one
-number a partition, so that replacing a record changes one of them; each proof says how much that can matter.
+A posterior quantile has no bounds of its own, and a mean without bounds has no sensitivity. A search is a public plan:
+what it may find, what it spends and how likely it is to fail follow from public numbers alone. ``releases`` carries it
+out; chapter 2 has the proofs.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from dpbook import noise
 from dpbook._arrays import Array
-from dpbook._validation import fraction, integer, interval, positive, seeded_generator
-from dpbook.budget import PrivacyBudget, charge
-from dpbook.mechanisms import above_threshold
+from dpbook._validation import fraction, integer, interval, positive
 
-__all__ = ["PrivateBounds", "centred_bounds", "centred_failure", "doubled_bounds", "doubling_failure"]
+__all__ = ["Centred", "SparseVector"]
 
-# A candidate may be narrower than the public range by up to this factor.
-RESOLUTION = 1024
 # The narrowest candidate is worth as much more than the widest as this share of all partitions.
 REWARD = 0.5
 # Share of the values that some candidate of the right width holds.
-HELD = 0.95
+_HELD = 0.95
+# Typical width of centred bounds in standard deviations of the partitions' quantiles.
+CENTRED_WIDTH = 6.0
 
 
-class PrivateBounds(NamedTuple):
-    """Bounds found privately.
+@dataclass(frozen=True)
+class Centred:
+    """Search for bounds that are centred on the values and just wide enough, within a public range.
 
-    Attributes
-    ----------
-    low, high : float
-        The bounds.
-    found : bool
-        False where a search by doubling came to its cap and took the widest bounds.
-
-    Examples
-    --------
-    >>> from dpbook.aggregate.bounds import PrivateBounds
-    >>> PrivateBounds(-1.0, 1.0, True).high
-    1.0
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
-    """
-
-    low: float
-    high: float
-    found: bool
-
-
-def centred_bounds(
-    values: ArrayLike,
-    *,
-    public_range: tuple[float, float],
-    epsilon: float,
-    resolution: int = RESOLUTION,
-    rng: np.random.Generator | None = None,
-    budget: PrivacyBudget | None = None,
-) -> PrivateBounds:
-    """Release bounds that are centred on the values and just wide enough, given a public range.
-
-    epsilon-DP for replace-one neighbours, where replacing a record changes one value. The exponential mechanism draws
-    among intervals of the public range: widths R, R/√2, R/2, ... down to R / ``resolution``, centres an eighth of a
-    width apart. The utility of an interval is the number of values inside, of sensitivity 1, plus a public reward
-    for being narrow that grows to half of all values. For normal values with sd s it is largest at a width of
-    5 s to 7 s. NaN counts as inside no interval.
+    The exponential mechanism draws among intervals of the public range: widths R, R/√2, R/2, ... down to
+    R / ``resolution``, centres an eighth of a width apart. The utility of an interval is the number of values inside,
+    of sensitivity 1, plus a public reward for being narrow that grows to half of all values. For normal values with
+    sd s it is largest at a width of 5 s to 7 s. NaN counts as inside no interval.
 
     Parameters
     ----------
-    values : array
-        One number a partition; clipped to the range.
     public_range : (low, high)
         Where the values can lie, known without the data. Pure privacy cannot do without one.
-    epsilon : float
-        The privacy loss.
+    share : float, optional
+        The share of epsilon that the search spends. By default 1/2, but no more than an epsilon of 200 / M, beyond
+        which better bounds hardly help.
     resolution : int, default 1024
         How many times narrower than the range the bounds may become.
-    rng : numpy.random.Generator, optional
-        Seeded teaching noise; None, the default, draws with a floating-point-safe sampler.
-    budget : PrivacyBudget, optional
-        Charged before anything is drawn.
-
-    Returns
-    -------
-    PrivateBounds
-        Within the range.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dpbook.aggregate.bounds import centred_bounds
-    >>> rng = np.random.default_rng(0)
-    >>> found = centred_bounds(rng.normal(2, 0.1, 1000), public_range=(-10, 10), epsilon=1.0, rng=rng)
-    >>> bool(1.5 < found.low < 1.8 and 2.2 < found.high < 2.5)
-    True
+    >>> from dpbook import aggregate
+    >>> search = aggregate.Centred((-10, 10))
+    >>> search.spends(2.0, partitions=1000)
+    0.2
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
-    numbers = _one_dimensional(values)
-    low, high = interval("public_range", public_range)
-    epsilon = positive("epsilon", epsilon)
-    rng = seeded_generator(rng)
-    noise.require_choice(1.0, epsilon, rng)
-    starts, widths, rewards = _candidates(low, high, resolution)
-    charge(budget, epsilon, 0.0, label="centred bounds")
-    inside = np.sort(np.clip(numbers[~np.isnan(numbers)], low, high))
-    count = np.searchsorted(inside, starts + widths, side="right") - np.searchsorted(inside, starts, side="left")
-    # Rewards in 1024ths, so that the sums are exact and the utility's computed sensitivity is 1.
-    reward = np.rint(rewards * REWARD * len(numbers) * 1024) / 1024
-    best = noise.choose(count + reward, 1.0, epsilon, rng)
-    return PrivateBounds(float(starts[best]), float(min(starts[best] + widths[best], high)), True)
+
+    public_range: tuple[float, float]
+    share: float | None = None
+    resolution: int = 1024
+
+    kind: ClassVar[str] = "centred"
+
+    def __post_init__(self) -> None:
+        public_range = interval("public_range", self.public_range)
+        object.__setattr__(self, "public_range", public_range)
+        object.__setattr__(self, "resolution", integer("resolution", self.resolution, least=2))
+        if self.share is not None:
+            fraction("share", self.share)
+        with np.errstate(all="ignore"):
+            low, width, _ = self._candidates()
+            _require_grids("public_range", low, np.minimum(low + width, public_range[1]))
+
+    @property
+    def _public(self) -> Mapping[str, tuple[float, float]]:
+        """What a release says of the bounds before they are found."""
+        return {"public_range": self.public_range}
+
+    def spends(self, epsilon: float, partitions: int) -> float:
+        """Return the epsilon of the search out of the epsilon of a release.
+
+        Parameters
+        ----------
+        epsilon : float
+            Of the whole release.
+        partitions : int
+            M.
+
+        Returns
+        -------
+        float
+            More than 0 and less than epsilon.
+        """
+        return min(epsilon / 2, 200 / partitions) if self.share is None else _part(epsilon, self.share)
+
+    def _failure(self, partitions: int, epsilon: float, *, width: float | None = None) -> float:
+        """Return a bound on the probability that the bounds are so narrow (None: the narrowest), and empty of values.
+
+        An empty candidate is drawn with odds of at most exp(-epsilon · lead / 2) against a good one, which holds 95 %
+        of the values and leads by that less the reward of the empty one. The bound adds up over all candidates that
+        are at least so wide.
+        """
+        low, high = self.public_range
+        narrowing = self.resolution if width is None else (high - low) / width
+        _, widths, rewards = _intervals(0.0, 1.0, self.resolution)
+        seen = widths >= (1 - 1e-9) / narrowing
+        lead = (_HELD - REWARD * rewards[seen]) * partitions
+        return min(1.0, float(np.exp(-positive("epsilon", epsilon) * lead / 2).sum()))
+
+    def _candidates(self) -> tuple[Array, Array, Array]:
+        """Return lower ends, widths and rewards (0 for the widest to 1 for the narrowest) of all intervals."""
+        return _intervals(*self.public_range, self.resolution)
 
 
-def _candidates(low: float, high: float, resolution: int) -> tuple[Array, Array, Array]:
-    """Return lower ends, widths and rewards (0 for the widest to 1 for the narrowest) of the candidate intervals."""
-    levels = 2 * math.log2(integer("resolution", resolution, least=2))
+def _intervals(low: float, high: float, resolution: int) -> tuple[Array, Array, Array]:
+    levels = 2 * math.log2(resolution)
     starts, widths, rewards = [], [], []
     for level in range(math.floor(levels) + 1):
         width = (high - low) * 2 ** (-level / 2)
@@ -128,146 +125,151 @@ def _candidates(low: float, high: float, resolution: int) -> tuple[Array, Array,
     return np.concatenate(starts), np.concatenate(widths), np.concatenate(rewards)
 
 
-def centred_failure(
-    partitions: int, epsilon: float, *, narrowing: float = RESOLUTION, resolution: int = RESOLUTION
-) -> float:
-    """Return a bound on the probability that centred bounds are so narrow, and empty of values.
+@dataclass(frozen=True)
+class SparseVector:
+    """Search for symmetric bounds ± start · 2^t by doubling: the first that hold about a share ``theta`` of the values.
 
-    An empty candidate is drawn with odds of at most exp(-epsilon · lead / 2) against a good one, which holds 95 % of
-    the values and leads by that less the reward of the empty one. The bound adds up over all candidates at
-    most ``narrowing`` times narrower than the range.
-
-    Parameters
-    ----------
-    partitions : int
-        M.
-    epsilon : float
-        What the search spends.
-    narrowing : float
-        How many times narrower than the public range; by default as far as it goes.
-    resolution : int
-        As in :func:`centred_bounds`.
-
-    Returns
-    -------
-    float
-        At most 1.
-
-    Examples
-    --------
-    >>> from dpbook.aggregate.bounds import centred_failure
-    >>> centred_failure(1000, 0.45) < 1e-30, centred_failure(20, 0.45), centred_failure(100, 0.45, narrowing=10) < 1e-4
-    (True, 1.0, True)
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
-    """
-    _, widths, rewards = _candidates(0.0, 1.0, resolution)
-    seen = widths >= (1 - 1e-9) / positive("narrowing", narrowing)
-    lead = (HELD - REWARD * rewards[seen]) * partitions
-    return min(1.0, float(np.exp(-positive("epsilon", epsilon) * lead / 2).sum()))
-
-
-def doubled_bounds(
-    values: ArrayLike,
-    *,
-    epsilon: float,
-    theta: float = 0.95,
-    start: float = 1.0,
-    doublings: int = 30,
-    rng: np.random.Generator | None = None,
-    budget: PrivacyBudget | None = None,
-) -> PrivateBounds:
-    """Release symmetric bounds ± start · 2^t, the first that hold about a share ``theta`` of the values.
-
-    epsilon-DP for replace-one neighbours, where replacing a record changes one value: the sparse vector technique on
-    nested counts, which are monotone (a value that moves outwards lowers all of them), so that Laplace noise of scale
-    2 / epsilon on threshold and counts suffices. The threshold is a share of the *partitions*. After ``doublings``
-    doublings the search gives up and takes the widest bounds. NaN counts as inside.
+    The sparse vector technique on nested counts, which are monotone (a value that moves outwards lowers all of them),
+    so that Laplace noise of scale 2 / epsilon on threshold and counts suffices. The threshold is a share of the
+    *partitions*. After ``doublings`` doublings the search gives up and takes the widest bounds. NaN counts as inside.
 
     Parameters
     ----------
-    values : array
-        One number a partition.
-    epsilon : float
-        The privacy loss of the whole search.
+    share : float, default 0.5
+        The share of epsilon that the search spends.
     theta : float, default 0.95
-        The share to hold. Keep (1 - theta) M above 4 ln(20) / epsilon, or the search overshoots.
+        The share of values to hold. Keep (1 - theta) M above 4 ln(20) / epsilon, or the search overshoots.
     start : float, default 1.0
         The narrowest half-width.
     doublings : int, default 30
         The cap.
-    rng, budget
-        As in :func:`centred_bounds`.
-
-    Returns
-    -------
-    PrivateBounds
-        Symmetric about 0.
+    public_range : (low, high), optional
+        Where the values can lie; the bounds are cut to it.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dpbook.aggregate.bounds import doubled_bounds
-    >>> rng = np.random.default_rng(0)
-    >>> doubled_bounds(rng.normal(2, 0.1, 1000), epsilon=1.0, rng=rng)
-    PrivateBounds(low=-4.0, high=4.0, found=True)
+    >>> from dpbook import aggregate
+    >>> search = aggregate.SparseVector(theta=0.95)
+    >>> search.spends(0.9, partitions=1000)
+    0.45
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
-    numbers = np.abs(np.nan_to_num(_one_dimensional(values), nan=0.0))
-    theta, start = fraction("theta", theta), positive("start", start)
-    count = integer("doublings", doublings, least=0)
-    if math.log2(start) + count > 1000:
-        raise ValueError(f"doublings must keep the widest bounds finite, got {doublings} from start = {start}")
-    widths = [math.ldexp(start, t) for t in range(count + 1)]
-    counts = [float((numbers <= width).sum()) for width in widths]
-    first = above_threshold(
-        counts,
-        theta * len(numbers),
-        sensitivity=1.0,
-        epsilon=epsilon,
-        monotone=True,
-        rng=rng,
-        budget=budget,
-        label="doubled bounds",
-    )
-    half = widths[-1] if first is None else widths[first]
-    return PrivateBounds(-half, half, first is not None)
+
+    share: float = 0.5
+    theta: float = 0.95
+    start: float = 1.0
+    doublings: int = 30
+    public_range: tuple[float, float] | None = None
+
+    kind: ClassVar[str] = "sparse-vector"
+
+    def __post_init__(self) -> None:
+        fraction("share", self.share)
+        fraction("theta", self.theta)
+        positive("start", self.start)
+        object.__setattr__(self, "doublings", integer("doublings", self.doublings, least=0))
+        if math.log2(self.start) + self.doublings > 1000:
+            raise ValueError(
+                f"doublings must keep the widest bounds finite, got {self.doublings} from start = {self.start}"
+            )
+        if self.public_range is not None:
+            object.__setattr__(self, "public_range", interval("public_range", self.public_range))
+        with np.errstate(all="ignore"):
+            low, high = np.array([self._within(half) for half in self._half_widths()]).T
+            _require_grids("start or public_range", low, high)
+
+    @property
+    def _public(self) -> Mapping[str, tuple[float, float]]:
+        """What a release says of the bounds before they are found."""
+        return {} if self.public_range is None else {"public_range": self.public_range}
+
+    def spends(self, epsilon: float, partitions: int) -> float:
+        """Return the epsilon of the search out of the epsilon of a release.
+
+        Parameters
+        ----------
+        epsilon : float
+            Of the whole release.
+        partitions : int
+            M, which does not matter here.
+
+        Returns
+        -------
+        float
+            More than 0 and less than epsilon.
+        """
+        return _part(epsilon, self.share)
+
+    def _failure(self, partitions: int, epsilon: float, *, width: float | None = None) -> float:
+        """Return a bound on the probability that the search stops while fewer than half of the values are inside.
+
+        A union over the doublings of the tail of a difference of two Laplace variables; the width does not matter.
+        """
+        gap = (self.theta - 0.5) * partitions * positive("epsilon", epsilon) / 2
+        return 1.0 if gap <= 0 else min(1.0, (self.doublings + 1) * math.exp(-gap) * (2 + gap) / 4)
+
+    def _half_widths(self) -> list[float]:
+        """Return start · 2^t for every doubling."""
+        return [math.ldexp(self.start, t) for t in range(self.doublings + 1)]
+
+    def _within(self, half: float) -> tuple[float, float]:
+        """Return the symmetric bounds cut to the public range, or that range where nothing is left."""
+        low, high = (-half, half) if self.public_range is None else self.public_range
+        cut = max(low, -half), min(high, half)
+        return cut if cut[0] < cut[1] else (low, high)
 
 
-def doubling_failure(partitions: int, epsilon: float, *, theta: float = 0.95, doublings: int = 30) -> float:
-    """Return a bound on the probability that doubled bounds stop while fewer than half of the values are inside.
+@dataclass(frozen=True)
+class Given:
+    """Bounds that are known without the data: nothing to search, nothing to spend."""
 
-    Parameters
-    ----------
-    partitions : int
-        M.
-    epsilon : float
-        What the search spends.
-    theta, doublings
-        As in :func:`doubled_bounds`.
+    low: float
+    high: float
 
-    Returns
-    -------
-    float
-        At most 1: a union over the doublings of the tail of a difference of two Laplace variables.
+    kind: ClassVar[str] = "given"
 
-    Examples
-    --------
-    >>> from dpbook.aggregate.bounds import doubling_failure
-    >>> doubling_failure(1000, 0.45) < 1e-30, round(doubling_failure(100, 0.45), 4)
-    (True, 0.0038)
+    @property
+    def _public(self) -> Mapping[str, tuple[float, float]]:
+        """What a release says of the bounds."""
+        return {"quantile": (self.low, self.high)}
 
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
-    """
-    gap = (theta - 0.5) * partitions * positive("epsilon", epsilon) / 2
-    if gap <= 0:
-        return 1.0
-    return min(1.0, (doublings + 1) * math.exp(-gap) * (2 + gap) / 4)
+    def spends(self, epsilon: float, partitions: int) -> float:
+        """Return 0."""
+        return 0.0
+
+    def _failure(self, partitions: int, epsilon: float, *, width: float | None = None) -> float:
+        """Return 0."""
+        return 0.0
 
 
-def _one_dimensional(values: ArrayLike) -> Array:
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim != 1 or numbers.size == 0:
-        raise ValueError(f"values must be a list of at least one number, got shape {numbers.shape}")
-    return numbers
+Plan: TypeAlias = Centred | SparseVector | Given
+
+
+def plan_of(bounds: Any) -> Plan:
+    """Return what ``bounds`` asks for; raise unless it is a search or a pair of numbers."""
+    if isinstance(bounds, (Centred, SparseVector)):
+        return bounds
+    if isinstance(bounds, (str, type)) or not np.iterable(bounds):
+        raise TypeError(f"bounds must be Centred(...), SparseVector(...) or a pair (low, high), got {bounds!r}")
+    low, high = interval("bounds", bounds)
+    with np.errstate(all="ignore"):
+        _require_grids("bounds", np.array([low]), np.array([high]))
+    return Given(low, high)
+
+
+def _part(epsilon: float, share: float) -> float:
+    spent = epsilon * share
+    if min(spent, epsilon - spent) < 1e-9:
+        raise ValueError(f"share must leave at least 1e-9 of epsilon = {epsilon} on both sides, got {share}")
+    return spent
+
+
+def _require_grids(name: str, low: Array, high: Array) -> None:
+    """Raise unless all bounds that may be found have a centre and a grid: afterwards it would cost epsilon."""
+    half, finite = (high - low) / 2, bool(np.isfinite(low + high).all())
+    if not (finite and half.min() >= 2.0**-990 and half.max() <= 2.0**990):
+        raise ValueError(
+            f"{name} must be rescaled: bounds that may be found are too wide, or too narrow for floats, "
+            f"with half-widths from {half.min():.3g} to {half.max():.3g}"
+        )

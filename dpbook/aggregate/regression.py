@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from dpbook._arrays import Array
+from dpbook._arrays import Array, times
 from dpbook._validation import finite_array, flag, positive
 from dpbook.aggregate.splitting import Moments, partition_moments
 from dpbook.priors import Flat, IndependentPrior, NormalInverseGamma, Zellner
@@ -119,11 +119,7 @@ def _alone(
         return tuple(np.full(each.shape, np.nan) for each in shapes)
 
 
-def _times(matrices: Array, vectors: Array) -> Array:
-    return np.asarray(np.einsum("mij,mj->mi", matrices, vectors))
-
-
-class _Regression(abc.ABC):
+class Regression(abc.ABC):
     """What both regressions share: columns, the coefficient of interest, and one partition as a batch of one."""
 
     response: str
@@ -171,8 +167,8 @@ class _Regression(abc.ABC):
 
         Parameters
         ----------
-        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, or Dask DataFrame
-            The records.
+        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, Dask DataFrame, or Moments
+            The records; or the moments of many partitions, which are answered in one batch.
         cutoff : float or array
             Where.
         power, prior_power : float
@@ -181,9 +177,9 @@ class _Regression(abc.ABC):
         Returns
         -------
         float or ndarray
-            Of the shape of ``cutoff``; NaN where the records cannot tell.
+            Of the shape of ``cutoff``, after an axis of partitions for moments; NaN where the records cannot tell.
         """
-        return self._one(self._batch_probability, partition, finite_array("cutoff", cutoff), power, prior_power)
+        return self._answers(self._batch_probability, partition, finite_array("cutoff", cutoff), power, prior_power)
 
     def quantile(self, partition: Any, p: ArrayLike, *, power: float = 1.0, prior_power: float = 1.0) -> Any:
         """Return the posterior quantile of the coefficient, given some records alone.
@@ -192,8 +188,8 @@ class _Regression(abc.ABC):
 
         Parameters
         ----------
-        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, or Dask DataFrame
-            The records.
+        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, Dask DataFrame, or Moments
+            As in :meth:`probability`.
         p : float or array
             Between 0 and 1.
         power, prior_power : float
@@ -202,18 +198,20 @@ class _Regression(abc.ABC):
         Returns
         -------
         float or ndarray
-            Of the shape of ``p``; NaN where the records cannot tell.
+            Of the shape of ``p``, after an axis of partitions for moments; NaN where the records cannot tell.
         """
-        return self._one(self._batch_quantile, partition, finite_array("p", p), power, prior_power)
+        return self._answers(self._batch_quantile, partition, finite_array("p", p), power, prior_power)
 
-    def _one(self, batch: Any, partition: Any, points: Array, power: float, prior_power: float) -> Any:
-        moments = self._moments(partition, 1, None, None)
+    def _answers(self, batch: Any, partition: Any, points: Array, power: float, prior_power: float) -> Any:
+        many = isinstance(partition, Moments)
+        moments = partition if many else self._moments(partition, 1, None, None)
         options = {"power": positive("power", power), "prior_power": positive("prior_power", prior_power)}
-        return batch(moments, points.ravel(), **options)[0].reshape(points.shape)[()]
+        answers = batch(moments, points.ravel(), **options).reshape(-1, *points.shape)
+        return answers if many else answers[0][()]
 
 
 @dataclass(frozen=True)
-class ConjugateRegression(_Regression):
+class ConjugateRegression(Regression):
     """Normal linear regression with a conjugate prior: the posterior of a coefficient is a shifted, scaled t.
 
     Given to a release, it is computed for all partitions in one batch of small matrices. Given M partitions, each gets
@@ -290,14 +288,14 @@ class ConjugateRegression(_Regression):
                 precision = np.zeros_like(data.gram)
             whole = precision + power * data.gram
             inverse = _inverse(whole)
-            pulled = _times(precision, start)
-            mean = _times(inverse, pulled + power * data.cross)
-            square = power * data.square + (start * pulled).sum(1) - (mean * _times(whole, mean)).sum(1)
+            pulled = times(precision, start)
+            mean = times(inverse, pulled + power * data.cross)
+            square = power * data.square + (start * pulled).sum(1) - (mean * times(whole, mean)).sum(1)
             a = shape + power * moments.n / 2
             b = rate + np.maximum(square, 0.0) / 2
             row = data.back[:, self._index]
             location = (row * mean).sum(1) + row[:, 0] * data.shift
-            scale = np.sqrt(b / a * (row * _times(inverse, row)).sum(1))
+            scale = np.sqrt(b / a * (row * times(inverse, row)).sum(1))
             ok = np.isfinite(location) & np.isfinite(scale) & (a > 0) & (moments.n > 0)
         return np.where(ok, 2 * a, np.nan), np.where(ok, location, np.nan), np.where(ok, scale, np.nan)
 
@@ -313,7 +311,7 @@ class ConjugateRegression(_Regression):
 
 
 @dataclass(frozen=True)
-class SemiConjugateRegression(_Regression):
+class SemiConjugateRegression(Regression):
     """Normal linear regression with independent priors on coefficients and variance.
 
     Given σ² the coefficient is normal, and the posterior of σ² is one-dimensional, so the posterior of the coefficient
@@ -386,10 +384,10 @@ class SemiConjugateRegression(_Regression):
             lam = np.maximum(lam, 0.0)
             basis = np.einsum("mij,mjk->mik", root, q)
             # c = basisᵀXᵀ(y − Xμ₀); what the data alone would say of θ is c/λ, where λ > 0.
-            c = np.einsum("mij,mi->mj", basis, data.cross - _times(gram, start))
+            c = np.einsum("mij,mi->mj", basis, data.cross - times(gram, start))
             told = lam > 1e-12 * lam.max(axis=1, keepdims=True)
             signal = np.where(told, c**2 / np.where(told, lam, 1.0), 0.0)
-            residual = data.square - 2 * (start * data.cross).sum(1) + (start * _times(gram, start)).sum(1)
+            residual = data.square - 2 * (start * data.cross).sum(1) + (start * times(gram, start)).sum(1)
             rss = np.maximum(residual - signal.sum(1), 0.0)
             shape = power * moments.n / 2 + prior_power * prior.shape
             rate = prior_power * prior.rate

@@ -8,54 +8,25 @@ answer is bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import special
 
 from dpbook import noise
 from dpbook._arrays import Array
-from dpbook._validation import (
-    finite_array,
-    finite_number,
-    flag,
-    fraction,
-    integer,
-    interval,
-    one_of,
-    positive,
-    seeded_generator,
-)
-from dpbook.aggregate import bounds as searches
-from dpbook.aggregate.combining import CENTRED_WIDTH, RESCALES, aggregate_sd
-from dpbook.aggregate.regression import _Regression
-from dpbook.aggregate.samplers import ask_all, check_portable, checked_schema, examples, made_up, rehearse, takes
-from dpbook.aggregate.splitting import Moments, checked_partitions, count_records, partition_frames, records_of
+from dpbook._validation import flag, integer, positive, seeded_generator
+from dpbook.aggregate.asking import Split, points_of
+from dpbook.aggregate.bounds import REWARD, Centred, Given, Plan, SparseVector, plan_of
+from dpbook.aggregate.laws import clipped_at
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.latent_noise import normal_laplace_logpdf
+from dpbook.mechanisms import above_threshold
 from dpbook.records import exact_sum, grid_unit
 from dpbook.release import Release
 from dpbook.schema import Schema
 from dpbook.sensitivity import bounded_sum, rounded
 
-__all__ = [
-    "ProbabilityPreview",
-    "QuantilePreview",
-    "partition_probabilities",
-    "partition_quantiles",
-    "preview_probability",
-    "preview_quantile",
-    "probability_nonprivate",
-    "quantile_nonprivate",
-    "release_probability",
-    "release_quantile",
-]
-
-METHODS = ("normality", "fisher")
+__all__ = ["PrivateBounds", "release_bounds", "release_probability", "release_quantile"]
 
 
 def release_probability(
@@ -66,8 +37,7 @@ def release_probability(
     partitions: int,
     epsilon: float,
     method: str = "normality",
-    rescale: str = "corrected",
-    p_min: float = 0.001,
+    p_min: float | None = None,
     schema: Schema | None = None,
     dry_run: bool = True,
     n: int | None = None,
@@ -99,10 +69,8 @@ def release_probability(
         The privacy loss of the whole release.
     method : {"normality", "fisher"}
         Average the probabilities; or add up -2 log p.
-    rescale : {"corrected", "source"}
-        For :func:`combine`: how a mean is sharpened.
-    p_min : float, default 0.001
-        With ``"fisher"``, smaller probabilities count as this one.
+    p_min : float, optional
+        Of ``"fisher"``: smaller probabilities count as this one, by default 0.001.
     schema : Schema, optional
         What a record is. Partitions then have its columns and types, numbers within its bounds and known labels alone.
     dry_run : bool, default True
@@ -121,7 +89,7 @@ def release_probability(
     Returns
     -------
     Release
-        With the noisy ``"mean"`` (normality) or ``"sum"`` (Fisher) as the only entry of ``.values``; :func:`combine`
+        With the noisy ``"mean"`` (normality) or ``"sum"`` (Fisher) as the only entry of ``.values``; :func:`infer`
         reads it.
 
     Examples
@@ -139,30 +107,23 @@ def release_probability(
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
-    one_of("method", method, METHODS)
-    one_of("rescale", rescale, RESCALES)
-    cutoffs = _points("cutoff", cutoff)
-    epsilon, p_min = _epsilon(epsilon), fraction("p_min", p_min)
-    dry_run, rng = flag("dry_run", dry_run), seeded_generator(rng)
-    size, largest = cutoffs.size, 1.0 if method == "normality" else -2 * math.log(p_min)
+    cutoffs, smallest = points_of("cutoff", cutoff), clipped_at(method, p_min)
+    epsilon, dry_run, rng = _epsilon(epsilon), flag("dry_run", dry_run), seeded_generator(rng)
+    size, largest = cutoffs.size, 1.0 if smallest is None else -2 * math.log(smallest)
     unit, bound = grid_unit(largest), bounded_sum(np.zeros(size), np.full(size, largest))
-    if method != "normality":  # probabilities end at 0 and 1, which are on the grid
+    if smallest is not None:  # probabilities end at 0 and 1, which are on the grid; logarithms do not
         bound = rounded(bound, size, unit)
     noise.require_laplace_on_sum(unit, bound, epsilon, rng)
-    split = _Split.read(data, posterior, "probability", partitions, n, rng, schema=schema)
+    split = Split.read(data, posterior, "probability", partitions, schema=schema, n=n, rng=rng)
     if dry_run and (budget is None or budget.can_spend(epsilon)):
-        _rehearse(split, "probability", cutoffs.ravel())
+        split.rehearse(cutoffs.ravel())
     charge(budget, epsilon, 0.0, label=f"posterior probability ({method})")
-    p = split.probabilities(cutoffs.ravel())
-    if method != "normality":
+    p = split.answers(cutoffs.ravel())
+    if smallest is not None:
         with np.errstate(divide="ignore"):
             p = np.minimum(-2 * np.log(p), largest)
-    total = exact_sum(p, _as_they_are, unit=unit)
-    noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
-    name, divisor = ("mean", split.partitions) if method == "normality" else ("sum", 1)
-    settings: dict[str, Any] = {"method": method, "partitions": split.partitions, "cutoff": cutoffs.tolist()}
-    settings["nuisance"] = split.nuisance
-    settings |= {"rescale": rescale} if method == "normality" else {"rescale": "corrected", "p_min": p_min}
+    noisy, scale = noise.add_laplace_to_sum(exact_sum(p, _as_they_are, unit=unit), bound, epsilon, rng)
+    name, divisor = ("mean", split.partitions) if smallest is None else ("sum", 1)
     return Release(
         values={name: (noisy / divisor).reshape(cutoffs.shape)},
         model="posterior probability",
@@ -171,7 +132,13 @@ def release_probability(
         sensitivity={name: bound / divisor},
         epsilon=epsilon,
         n=split.n,
-        settings=settings,
+        settings={
+            "method": method,
+            "partitions": split.partitions,
+            "cutoff": cutoffs.tolist(),
+            **split.public,
+            **({} if smallest is None else {"p_min": smallest}),
+        },
         float_safe=rng is None,
     )
 
@@ -183,13 +150,7 @@ def release_quantile(
     posterior: Any,
     partitions: int,
     epsilon: float,
-    split: float | None = None,
-    bounds: str | tuple[float, float] = "centred",
-    public_range: tuple[float, float] | None = None,
-    theta: float = 0.95,
-    start: float = 1.0,
-    doublings: int = 30,
-    resolution: int = searches.RESOLUTION,
+    bounds: Centred | SparseVector | tuple[float, float],
     schema: Schema | None = None,
     dry_run: bool = True,
     n: int | None = None,
@@ -216,17 +177,8 @@ def release_quantile(
         M, at least 2.
     epsilon : float
         The privacy loss of the whole release.
-    split : float, optional
-        The share of epsilon that the search for bounds spends. By default 1/2 for ``"sparse-vector"``, and for
-        ``"centred"`` 1/2 but no more than an epsilon of 200 / M, beyond which better bounds hardly help.
-    bounds : {"centred", "sparse-vector"} or (low, high)
-        How the bounds are found (:func:`centred_bounds`, :func:`doubled_bounds`), or bounds known without the data.
-    public_range : (low, high), optional
-        Where the quantiles can lie; needed by ``"centred"``.
-    theta, start, doublings
-        Of ``"sparse-vector"``.
-    resolution
-        Of ``"centred"``.
+    bounds : Centred, SparseVector or (low, high)
+        How the bounds are searched for, within a public range or from zero outwards; or bounds known without the data.
     schema, dry_run, n, rng, budget
         As in :func:`release_probability`.
 
@@ -244,38 +196,35 @@ def release_quantile(
     >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=10_000)])
     >>> release = aggregate.release_quantile(
     ...     rows, 0.5, posterior=aggregate.ConjugateRegression(), partitions=100, epsilon=4.0,
-    ...     public_range=(-10, 10), rng=rng,
+    ...     bounds=aggregate.Centred((-10, 10)), rng=rng,
     ... )
     >>> bool(abs(release["quantile"] - 2) < 0.05)
     True
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
-    points = _points("probability", probability)
+    points = points_of("probability", probability)
     if not ((points > 0) & (points < 1)).all():
         raise ValueError(f"probability must lie strictly between 0 and 1, got {probability!r}")
-    search = _Search.check(bounds, public_range, theta, start, doublings, resolution)
-    epsilon = _epsilon(epsilon)
+    plan, epsilon = plan_of(bounds), _epsilon(epsilon)
     count = integer("partitions", partitions, least=2)
-    spent = search.spends(epsilon, count, split)
+    spent = plan.spends(epsilon, count)
     dry_run, rng = flag("dry_run", dry_run), seeded_generator(rng)
-    size = points.size
     # Whatever the bounds turn out to be, the noise spans as many steps of their grid as for a half-width of 1.
-    noise.require_laplace_on_sum(grid_unit(1.0), _two_sided(1.0, size), epsilon - spent, rng)
-    parts = _Split.read(data, posterior, "quantile", partitions, n, rng, schema=schema)
+    noise.require_laplace_on_sum(grid_unit(1.0), _two_sided(1.0, points.size), epsilon - spent, rng)
+    split = Split.read(data, posterior, "quantile", partitions, schema=schema, n=n, rng=rng)
     if dry_run and (budget is None or budget.can_spend(epsilon)):
-        _rehearse(parts, "quantile", points.ravel())
+        split.rehearse(points.ravel())
     charge(budget, epsilon, 0.0, label="posterior quantile")
-    q = parts.quantiles(points.ravel())
-    middle = (q.min(axis=1) + q.max(axis=1)) / 2
-    low, high = search.find(middle, spent, rng)
+    q = split.answers(points.ravel())
+    low, high = _found(plan, q, spent, rng)
     centre, half = (low + high) / 2, (high - low) / 2
     inside = np.nan_to_num(np.clip(q - centre, -half, half), nan=0.0)
-    unit, bound = grid_unit(half), _two_sided(half, size)
+    unit, bound = grid_unit(half), _two_sided(half, points.size)
     noisy, scale = noise.add_laplace_to_sum(exact_sum(inside, _as_they_are, unit=unit), bound, epsilon - spent, rng)
     values = {"quantile": (centre + noisy / count).reshape(points.shape)}
     scales, sensitivities = {"quantile": scale / count}, {"quantile": bound / count}
-    if search.kind != "given":
+    if not isinstance(plan, Given):
         values["bounds"] = np.array([low, high])
         scales["bounds"], sensitivities["bounds"] = 2 / spent, 1.0
     return Release(
@@ -285,358 +234,131 @@ def release_quantile(
         scale=scales,
         sensitivity=sensitivities,
         epsilon=epsilon,
-        n=parts.n,
-        bounds=search.public,
+        n=split.n,
+        bounds=plan._public,
         settings={
             "partitions": count,
             "probability": points.tolist(),
-            "bounds": search.kind,
+            "bounds": plan.kind,
             "epsilon_bounds": spent,
-            "failure": search.failure(count, spent, high - low),
-            "nuisance": parts.nuisance,
+            "failure": plan._failure(count, spent, width=high - low),
+            **split.public,
         },
         float_safe=rng is None,
     )
 
 
-def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any, schema: Schema | None = None) -> Any:
-    """Return the full-data posterior probability: the answer that the partitions stand in for. Not private.
-
-    Parameters
-    ----------
-    data, cutoff, posterior, schema
-        As in :func:`release_probability`.
-
-    Returns
-    -------
-    float or ndarray
-        Of the shape of ``cutoff``.
+class PrivateBounds(NamedTuple):
+    """Bounds found privately: ``low``, ``high``, and whether they were ``found`` before a search by doubling gave up.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from dpbook import aggregate
-    >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
-    >>> print(aggregate.probability_nonprivate(rows, 2.0, posterior=aggregate.ConjugateRegression()).round(3))
-    0.719
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
-    """
-    return posterior.probability(_whole(data, posterior, schema), _points("cutoff", cutoff))
-
-
-def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any, schema: Schema | None = None) -> Any:
-    """Return the full-data posterior quantile: the answer that the partitions stand in for. Not private.
-
-    Parameters
-    ----------
-    data, probability, posterior, schema
-        As in :func:`release_quantile`.
-
-    Returns
-    -------
-    float or ndarray
-        Of the shape of ``probability``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook import aggregate
-    >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
-    >>> model = aggregate.ConjugateRegression(prior=aggregate.Flat())
-    >>> print(aggregate.quantile_nonprivate(rows, 0.5, posterior=model).round(3))
-    1.97
+    >>> aggregate.PrivateBounds(-1.0, 1.0, True).high
+    1.0
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
-    return posterior.quantile(_whole(data, posterior, schema), _points("probability", probability), power=1.0)
+
+    low: float
+    high: float
+    found: bool
 
 
-def partition_probabilities(
-    data: Any,
-    cutoff: ArrayLike,
+def release_bounds(
+    data: ArrayLike,
+    search: Centred | SparseVector,
     *,
-    posterior: Any,
-    partitions: int,
-    schema: Schema | None = None,
-    n: int | None = None,
-    rng: np.random.Generator | None = None,
-) -> Array:
-    """Return every partition's posterior probability: what a release averages. Not private: for the curator's eyes.
-
-    Parameters
-    ----------
-    data, cutoff, posterior, partitions, schema, n
-        As in :func:`release_probability`.
-    rng : numpy.random.Generator, optional
-        Source of the labels. The same generator gives the split of a seeded release.
-
-    Returns
-    -------
-    ndarray
-        Of shape (M,) for one cutoff, (M, K) for K of them; 1/2 where a partition failed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook import aggregate
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(200, 2))
-    >>> aggregate.partition_probabilities(rows, 0.0, posterior=aggregate.ConjugateRegression(), partitions=4).shape
-    (4,)
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
-    """
-    cutoffs = _points("cutoff", cutoff)
-    split = _Split.read(data, posterior, "probability", partitions, n, seeded_generator(rng), schema=schema)
-    return split.probabilities(cutoffs.ravel()).reshape(-1, *cutoffs.shape)
-
-
-def partition_quantiles(
-    data: Any,
-    probability: ArrayLike,
-    *,
-    posterior: Any,
-    partitions: int,
-    schema: Schema | None = None,
-    n: int | None = None,
-    rng: np.random.Generator | None = None,
-) -> Array:
-    """Return every partition's quantile, with its likelihood to the power M. Not private: for the curator's eyes.
-
-    Parameters
-    ----------
-    data, probability, posterior, partitions, schema, n
-        As in :func:`release_quantile`.
-    rng : numpy.random.Generator, optional
-        Source of the labels. The same generator gives the split of a seeded release.
-
-    Returns
-    -------
-    ndarray
-        Of shape (M,) for one probability, (M, K) for K of them; NaN where a partition failed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbook import aggregate
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(200, 2))
-    >>> aggregate.partition_quantiles(rows, [0.1, 0.9], posterior=aggregate.ConjugateRegression(), partitions=4).shape
-    (4, 2)
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
-    """
-    points = _points("probability", probability)
-    split = _Split.read(data, posterior, "quantile", partitions, n, seeded_generator(rng), schema=schema)
-    return split.quantiles(points.ravel()).reshape(-1, *points.shape)
-
-
-@dataclass(frozen=True)
-class ProbabilityPreview:
-    """What a release of a posterior probability would be worth, from public numbers.
-
-    Attributes
-    ----------
-    noise_scale : float
-        The Laplace scale on the mean (normality) or the sum (Fisher).
-    noise_sd, residual_sd : float
-        Standard deviations, in full-data posterior sds of the parameter, of the z-score at the middle: from the
-        noise, and from averaging itself, which no epsilon removes.
-    rmse : float
-        Expected root mean squared error of the probability where the true one is 1/2, the worst place.
-    average_rmse : float
-        The same over cutoffs drawn from the full-data posterior itself, where every true probability is as likely.
-    records : int
-        Records a partition.
-
-    Examples
-    --------
-    >>> from dpbook import aggregate
-    >>> aggregate.preview_probability(n=100_000, partitions=1000, epsilon=0.25).noise_scale
-    0.004
-
-    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
-    """
-
-    noise_scale: float
-    noise_sd: float
-    residual_sd: float
-    rmse: float
-    average_rmse: float
-    records: int
-
-
-def preview_probability(
-    *,
-    n: int,
-    partitions: int,
     epsilon: float,
-    method: str = "normality",
-    cutoffs: int = 1,
-    p_min: float = 0.001,
-    nuisance: int = 1,
-) -> ProbabilityPreview:
-    """Say, before anything is spent, how far a released probability would be from the full-data one.
+    rng: np.random.Generator | None = None,
+    budget: PrivacyBudget | None = None,
+) -> PrivateBounds:
+    """Release bounds for numbers, one per partition: what :func:`release_quantile` does before it clips and averages.
+
+    epsilon-DP for replace-one neighbours, where replacing a record changes one number.
 
     Parameters
     ----------
-    n, partitions : int
-        Records and partitions.
+    data : array
+        One number per partition.
+    search : Centred or SparseVector
+        How to look; its ``share`` does not matter here.
     epsilon : float
-        The privacy loss.
-    method, p_min
-        As in :func:`release_probability`.
-    cutoffs : int, default 1
-        How many cutoffs share epsilon.
-    nuisance : int, default 1
-        Other coefficients that each partition estimates, the intercept among them.
+        The privacy loss of the whole search.
+    rng : numpy.random.Generator, optional
+        Seeded teaching noise; None, the default, draws with a floating-point-safe sampler.
+    budget : PrivacyBudget, optional
+        Charged before anything is drawn.
 
     Returns
     -------
-    ProbabilityPreview
-        For partitions with equal normal posteriors.
+    PrivateBounds
+        Within the public range, where the search has one.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbook import aggregate
-    >>> look = aggregate.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
-    >>> print(f"{look.noise_sd:.2f} {look.residual_sd:.2f} {look.rmse:.2f} {look.average_rmse:.2f}")
-    0.63 0.25 0.21 0.18
+    >>> rng = np.random.default_rng(0)
+    >>> values = rng.normal(2, 0.1, 1000)
+    >>> found = aggregate.release_bounds(values, aggregate.Centred((-10, 10)), epsilon=1.0, rng=rng)
+    >>> bool(1.5 < found.low < 1.8 and 2.2 < found.high < 2.5)
+    True
+    >>> aggregate.release_bounds(values, aggregate.SparseVector(), epsilon=1.0, rng=rng)
+    PrivateBounds(low=-4.0, high=4.0, found=True)
 
-    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
-    one_of("method", method, METHODS)
-    m = checked_partitions(partitions, integer("n", n, least=1), 1)
-    epsilon, count = positive("epsilon", epsilon), integer("cutoffs", cutoffs, least=1)
-    sd = float(aggregate_sd(0.0, m, method=method, p_min=p_min, size=n // m, nuisance=nuisance))
-    if method == "normality":
-        scale, stretch = count / (m * epsilon), math.sqrt((2 * m - 1) * 2 * math.pi)
-    else:
-        scale, stretch = -2 * math.log(p_min) * count / epsilon, 1 / (2 * math.sqrt(m))
-    z = np.linspace(-12, 12, 4801)
-    weight = np.exp(normal_laplace_logpdf(z, 0.0, (sd * stretch) ** 2, scale * stretch)) * (z[1] - z[0])
-    true = special.ndtri((np.arange(40) + 0.5) / 40)[:, None]
-    squares = (weight * (special.ndtr(np.stack([true + z, 0 * true + z])) - special.ndtr([true, 0 * true])) ** 2).sum(
-        -1
+    numbers = np.asarray(data, dtype=np.float64)
+    if numbers.ndim != 1 or numbers.size == 0:
+        raise ValueError(f"data must be a list of at least one number, got shape {numbers.shape}")
+    if isinstance(search, Centred):
+        return _drawn_interval(numbers, search, positive("epsilon", epsilon), seeded_generator(rng), budget)
+    if isinstance(search, SparseVector):
+        return _first_that_holds(numbers, search, epsilon, rng, budget)
+    raise TypeError(f"search must be Centred(...) or SparseVector(...), got {search!r}")
+
+
+def _drawn_interval(
+    numbers: Array, search: Centred, epsilon: float, rng: np.random.Generator | None, budget: PrivacyBudget | None
+) -> PrivateBounds:
+    noise.require_choice(1.0, epsilon, rng)
+    low, high = search.public_range
+    starts, widths, rewards = search._candidates()
+    charge(budget, epsilon, 0.0, label="centred bounds")
+    inside = np.sort(np.clip(numbers[~np.isnan(numbers)], low, high))
+    count = np.searchsorted(inside, starts + widths, side="right") - np.searchsorted(inside, starts, side="left")
+    # Rewards in 1024ths, so that the sums are exact and the utility's computed sensitivity is 1.
+    reward = np.rint(rewards * REWARD * len(numbers) * 1024) / 1024
+    best = noise.choose(count + reward, 1.0, epsilon, rng)
+    return PrivateBounds(float(starts[best]), float(min(starts[best] + widths[best], high)), True)
+
+
+def _first_that_holds(
+    numbers: Array, search: SparseVector, epsilon: float, rng: np.random.Generator | None, budget: PrivacyBudget | None
+) -> PrivateBounds:
+    sizes, widths = np.abs(np.nan_to_num(numbers, nan=0.0)), search._half_widths()
+    first = above_threshold(
+        [float((sizes <= width).sum()) for width in widths],
+        search.theta * len(numbers),
+        sensitivity=1.0,
+        epsilon=epsilon,
+        monotone=True,
+        rng=rng,
+        budget=budget,
+        label="doubled bounds",
     )
-    # What of the noise lies beyond the grid moves the answer to 0 or 1.
-    squares += max(0.0, 1 - float(weight.sum())) * (special.ndtr([true, 0 * true])[..., 0] ** 2 + 0.25) / 2
-    average, middle = (math.sqrt(each) for each in squares.mean(axis=1))
-    return ProbabilityPreview(scale, math.sqrt(2) * scale * stretch, sd * stretch, middle, average, n // m)
+    low, high = search._within(widths[-1 if first is None else first])
+    return PrivateBounds(low, high, first is not None)
 
 
-@dataclass(frozen=True)
-class QuantilePreview:
-    """What a release of a posterior quantile would be worth, from public numbers.
-
-    Attributes
-    ----------
-    noise_scale : float
-        The Laplace scale on the quantile.
-    noise_sd, residual_sd : float
-        Standard deviations of the quantile: from the noise, and from averaging and clipping.
-    rmse : float
-        Both together.
-    epsilon_bounds : float
-        What the search for bounds spends.
-    failure : float
-        A bound on the probability that the search fails.
-    records : int
-        Records a partition.
-
-    Examples
-    --------
-    >>> from dpbook import aggregate
-    >>> print(f"{aggregate.preview_quantile(n=100_000, partitions=1000, epsilon=0.9).noise_scale:.2f}")
-    0.27
-
-    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
-    """
-
-    noise_scale: float
-    noise_sd: float
-    residual_sd: float
-    rmse: float
-    epsilon_bounds: float
-    failure: float
-    records: int
-
-
-def preview_quantile(
-    *,
-    n: int,
-    partitions: int,
-    epsilon: float,
-    bounds: str | tuple[float, float] = "centred",
-    split: float | None = None,
-    probabilities: int = 1,
-    posterior_sd: float = 1.0,
-    public_range: tuple[float, float] | None = None,
-    magnitude: float | None = None,
-    start: float = 1.0,
-) -> QuantilePreview:
-    """Say, before anything is spent, how far a released quantile would be from the full-data one.
-
-    Parameters
-    ----------
-    n, partitions : int
-        Records and partitions.
-    epsilon : float
-        The privacy loss.
-    bounds, split, start
-        As in :func:`release_quantile`.
-    probabilities : int, default 1
-        How many quantiles share epsilon.
-    posterior_sd : float, default 1.0
-        A guess, made without the data, at the full-data posterior sd; 1 gives answers in posterior sds.
-    public_range : (low, high), optional
-        For ``"centred"``, to say how likely the search is to fail; without it the worst case is told.
-    magnitude : float, optional
-        For ``"sparse-vector"``, a guess at the quantile's absolute size, in the same unit as ``start``.
-
-    Returns
-    -------
-    QuantilePreview
-        In units of the parameter.
-
-    Examples
-    --------
-    >>> from dpbook import aggregate
-    >>> look = aggregate.preview_quantile(
-    ...     n=100_000, partitions=100, epsilon=0.9, posterior_sd=0.03, public_range=(-10, 10)
-    ... )
-    >>> print(f"{look.noise_sd:.3f}", look.failure < 1e-4)
-    0.057 True
-
-    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
-    """
-    m = checked_partitions(partitions, integer("n", n, least=1), 1)
-    epsilon, count = positive("epsilon", epsilon), integer("probabilities", probabilities, least=1)
-    sd = positive("posterior_sd", posterior_sd)
-    known = public_range is not None or bounds != "centred"
-    span = public_range if known else (0.0, 1.0)
-    search = _Search.check(bounds, span, 0.95, start, 30, searches.RESOLUTION)
-    spent = search.spends(epsilon, m, split)
-    spread = math.sqrt(m) * sd
-    if search.kind == "centred":
-        width = CENTRED_WIDTH * spread
-    elif search.kind == "given":
-        width = search.given[1] - search.given[0]
-    else:
-        if magnitude is None:
-            raise ValueError("magnitude must be given to preview bounds = 'sparse-vector': they grow from 0 to it")
-        reach = abs(finite_number("magnitude", magnitude)) + 2 * spread
-        width = 2 * start * 2.0 ** max(0, math.ceil(math.log2(reach / start)))
-    scale = width * count / (m * (epsilon - spent))
-    residual = sd * math.sqrt(3 / max(1, n // m))
-    noise_sd = math.sqrt(2) * scale
-    failure = search.failure(m, spent, width if known else None)
-    return QuantilePreview(scale, noise_sd, residual, math.hypot(noise_sd, residual), spent, failure, n // m)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# The parts of a release
+def _found(plan: Plan, q: Array, epsilon: float, rng: np.random.Generator | None) -> tuple[float, float]:
+    """Return the bounds of the partitions' quantiles (M, K): given, or searched for around each row's middle."""
+    if isinstance(plan, Given):
+        return plan.low, plan.high
+    middle = (q.min(axis=1) + q.max(axis=1)) / 2
+    low, high, _ = release_bounds(middle, plan, epsilon=epsilon, rng=rng)
+    return low, high
 
 
 def _two_sided(half: float, size: int) -> float:
@@ -652,229 +374,5 @@ def _epsilon(value: float) -> float:
     return epsilon
 
 
-def _points(name: str, value: ArrayLike) -> Array:
-    """Return a number as a 0-d array, or a list of them as a 1-d array."""
-    points = finite_array(name, value)
-    if points.ndim > 1 or points.size == 0:
-        raise ValueError(f"{name} must be a number or a list of numbers, got shape {points.shape}")
-    return points
-
-
 def _as_they_are(rows: Array) -> Array:
     return rows
-
-
-def _whole(data: Any, posterior: Any, schema: Schema | None) -> Any:
-    """Return data in the form in which a posterior takes one partition that is everything."""
-    known = _schema_of(schema, posterior)
-    if isinstance(posterior, _Regression):
-        return data if known is None else known.apply(data)
-    return partition_frames(data, partitions=1, schema=known)[0]
-
-
-def _schema_of(schema: Any, posterior: Any) -> Schema | None:
-    """Return the schema of a release: its own, or the one that its posterior brings."""
-    given, brought = checked_schema(schema), getattr(posterior, "schema", None)
-    if not isinstance(brought, Schema):
-        return given
-    if given is not None and given != brought:
-        raise ValueError("schema must be the one of the posterior, which brings another")
-    return brought
-
-
-def _rehearse(split: _Split, question: str, points: Array) -> None:
-    """Raise, before anything is charged, where a posterior that is not built in fails on made-up records."""
-    if isinstance(split.posterior, _Regression) or (split.schema is None and not split.header):
-        return
-    size = max(1, split.n // split.partitions)
-    frames = made_up(split.header, size) if split.schema is None else examples(split.schema, size)
-    ask, options = getattr(split.posterior, question), split.options(question)
-    wrong = rehearse(ask, frames, points, options, n_jobs=getattr(split.posterior, "n_jobs", None))
-    if wrong:
-        kind = "numbers under the names of the columns" if split.schema is None else "records drawn from the schema"
-        hint = "Give schema= so that made-up records look like yours" if split.schema is None else "Mend it"
-        raise ValueError(
-            f"posterior must answer, and failed in a dry run on {kind}, {list(split.header)}: its method {question!r} "
-            f"{wrong}. Nothing was spent. {hint}, or give dry_run=False to go on regardless"
-        )
-
-
-@dataclass(frozen=True)
-class _Split:
-    """The records, read and split: moments for a built-in regression, data frames for anything else."""
-
-    posterior: Any
-    partitions: int
-    n: int
-    parts: Moments | list[pd.DataFrame]
-    rng: np.random.Generator  # for the partitions' own generators; the noise has another
-    schema: Schema | None = None
-    header: tuple[Hashable, ...] = ()
-
-    @classmethod
-    def read(
-        cls,
-        data: Any,
-        posterior: Any,
-        question: str,
-        partitions: Any,
-        n: int | None,
-        rng: np.random.Generator | None,
-        *,
-        schema: Schema | None = None,
-    ) -> _Split:
-        if isinstance(posterior, type) or not callable(getattr(posterior, question, None)):
-            raise TypeError(f"posterior must be an object with a method {question!r}, got {posterior!r}")
-        if question == "quantile" and not takes(posterior.quantile, "power"):
-            raise TypeError("posterior must have a method quantile(partition, p, power): it does not take power")
-        least = integer("least_records", getattr(posterior, "least_records", 1), least=1)
-        schema = _schema_of(schema, posterior)
-        public = n if n is None else integer("n", n, least=1)
-        known = count_records(data)
-        count = checked_partitions(partitions, public if known is None else known, least)
-        if known == 0:
-            raise ValueError("data must hold at least one record, got none")
-        # Labels from a generator of their own: the noise then does not depend on how many labels were drawn.
-        labels = np.random.default_rng(None if rng is None else rng.integers(2**63, size=2))
-        if isinstance(posterior, _Regression):
-            moments = posterior._moments(data if schema is None else schema.apply(data), count, public, labels)
-            size = int(moments.n.sum())
-            checked_partitions(count, size, least)
-            return cls(posterior, count, size, moments, labels)
-        check_portable(getattr(posterior, question), getattr(posterior, "n_jobs", None))
-        records = records_of(data, schema)
-        frames = records.split(count, public, labels)
-        checked_partitions(count, records.n, least)
-        return cls(posterior, count, records.n, frames, labels, schema, records.header)
-
-    @property
-    def nuisance(self) -> int:
-        """How many other parameters a partition estimates; for a posterior that does not say, one."""
-        if isinstance(self.posterior, _Regression):
-            return len(self.posterior.names) - 1
-        return integer("nuisance", getattr(self.posterior, "nuisance", 1), least=0)
-
-    def options(self, question: str) -> dict[str, float]:
-        """Return the powers of likelihood and prior with which partitions are asked."""
-        if question == "probability":
-            return {"power": 1.0, "prior_power": 1 / self.partitions}
-        return {"power": float(self.partitions), "prior_power": 1.0}
-
-    def _ask(self, question: str, points: Array) -> Array:
-        options = self.options(question)
-        if isinstance(self.parts, Moments):
-            batch = getattr(self.posterior, f"_batch_{question}")
-            return np.asarray(batch(self.parts, points, **options))
-        n_jobs = getattr(self.posterior, "n_jobs", None)
-        ask = getattr(self.posterior, question)
-        return ask_all(ask, self.parts, points, options, n_jobs=n_jobs, rng=self.rng)
-
-    def probabilities(self, cutoffs: Array) -> Array:
-        """Return (M, K) numbers in [0, 1]; 1/2 where a partition failed."""
-        p = self._ask("probability", cutoffs)
-        failed = np.asarray(~np.isfinite(p).all(axis=1))
-        return np.where(failed[:, None], 0.5, np.clip(p, 0.0, 1.0))
-
-    def quantiles(self, points: Array) -> Array:
-        """Return (M, K) numbers; NaN where a partition failed."""
-        q = self._ask("quantile", points)
-        failed = np.asarray(~np.isfinite(q).all(axis=1))
-        return np.where(failed[:, None], np.nan, q)
-
-
-@dataclass(frozen=True)
-class _Search:
-    """How the bounds of a quantile are found, checked."""
-
-    kind: str
-    given: tuple[float, float]
-    public: dict[str, tuple[float, float]]
-    theta: float
-    start: float
-    doublings: int
-    resolution: int
-
-    @classmethod
-    def check(
-        cls, bounds: Any, public_range: Any, theta: float, start: float, doublings: int, resolution: int
-    ) -> _Search:
-        theta, start = fraction("theta", theta), positive("start", start)
-        doublings = integer("doublings", doublings, least=0)
-        resolution = integer("resolution", resolution, least=2)
-        kind, given, public = "given", (0.0, 0.0), {}
-        if isinstance(bounds, str):
-            kind = one_of("bounds", bounds, ("centred", "sparse-vector"))
-            if kind == "centred" and public_range is None:
-                raise ValueError("public_range must be given for bounds = 'centred': where can the quantile lie?")
-            if kind == "sparse-vector" and math.log2(start) + doublings > 1000:
-                raise ValueError(f"doublings must keep the widest bounds finite, got {doublings} from start = {start}")
-            if public_range is not None:
-                public = {"public_range": interval("public_range", public_range)}
-        else:
-            given = interval("bounds", bounds)
-            if public_range is not None:
-                raise ValueError("public_range is not used where bounds are given")
-            public = {"quantile": given}
-        search = cls(kind, given, public, theta, start, doublings, resolution)
-        search._require_grids()
-        return search
-
-    def _require_grids(self) -> None:
-        """Raise unless all bounds that may be found have a centre and a grid: afterwards it would cost epsilon."""
-        with np.errstate(all="ignore"):
-            if self.kind == "centred":
-                public = self.public["public_range"]
-                low, width, _ = searches._candidates(*public, self.resolution)
-                high = np.minimum(low + width, public[1])
-            else:
-                found = [self._within(math.ldexp(self.start, t)) for t in range(self.doublings + 1)]
-                low, high = np.array([self.given] if self.kind == "given" else found).T
-            half, finite = (high - low) / 2, bool(np.isfinite(low + high).all())
-        if not (finite and half.min() >= 2.0**-990 and half.max() <= 2.0**990):
-            raise ValueError(
-                "bounds, public_range or start must be rescaled: bounds that may be found are too wide, or too narrow "
-                f"for floats, with half-widths from {half.min():.3g} to {half.max():.3g}"
-            )
-
-    def _within(self, half: float) -> tuple[float, float]:
-        """Return the symmetric bounds cut to the public range, or that range where nothing is left."""
-        low, high = self.public.get("public_range", (-half, half))
-        cut = max(low, -half), min(high, half)
-        return cut if cut[0] < cut[1] else (low, high)
-
-    def spends(self, epsilon: float, partitions: int, split: float | None) -> float:
-        """Return the epsilon of the search."""
-        if self.kind == "given":
-            if split is not None:
-                raise ValueError("split is not used where bounds are given: all of epsilon goes to the mean")
-            return 0.0
-        if split is not None:
-            spent = epsilon * fraction("split", split)
-            if min(spent, epsilon - spent) < 1e-9:
-                raise ValueError(f"split must leave at least 1e-9 of epsilon = {epsilon} on both sides, got {split}")
-            return spent
-        return epsilon / 2 if self.kind == "sparse-vector" else min(epsilon / 2, 200 / partitions)
-
-    def find(self, values: Array, epsilon: float, rng: np.random.Generator | None) -> tuple[float, float]:
-        if self.kind == "given":
-            return self.given
-        if self.kind == "centred":
-            public = self.public["public_range"]
-            found = searches.centred_bounds(
-                values, public_range=public, epsilon=epsilon, resolution=self.resolution, rng=rng
-            )
-            return found.low, found.high
-        found = searches.doubled_bounds(
-            values, epsilon=epsilon, theta=self.theta, start=self.start, doublings=self.doublings, rng=rng
-        )
-        return self._within(found.high)
-
-    def failure(self, partitions: int, epsilon: float, width: float | None) -> float:
-        """Bound the probability that the search failed, given the width that it found (None: before it is known)."""
-        if self.kind == "centred":
-            low, high = self.public["public_range"]
-            narrowing = self.resolution if width is None else (high - low) / width
-            return searches.centred_failure(partitions, epsilon, narrowing=narrowing, resolution=self.resolution)
-        if self.kind == "sparse-vector":
-            return searches.doubling_failure(partitions, epsilon, theta=self.theta, doublings=self.doublings)
-        return 0.0

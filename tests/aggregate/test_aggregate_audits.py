@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpbook.aggregate import ConjugateRegression, Flat, release_probability, release_quantile
+from dpbook.aggregate import Centred, ConjugateRegression, Flat, SparseVector, release_probability, release_quantile
 from dpbook.aggregate import releases as module
 from dpbook.audit import epsilon_lower_bound
 
@@ -23,36 +23,31 @@ def rng_of(seed: int) -> np.random.Generator:
 @pytest.fixture(autouse=True)
 def split_once(monkeypatch):
     """Let a release of data seen before start from the same split and the same answers of its partitions."""
-    read, seen = module._Split.read.__func__, {}
+    read, seen = module.Split.read.__func__, {}
 
-    def remembered(data, posterior, question, partitions, n, rng, *, schema=None):
+    def remembered(data, posterior, question, partitions, *, schema, n, rng):
         key = (data[0].tobytes(), len(data), question, partitions)
         if key not in seen:
-            seen[key] = Remembered(read(module._Split, data, posterior, question, partitions, n, rng_of(5)))
+            split = read(module.Split, data, posterior, question, partitions, schema=schema, n=n, rng=rng_of(5))
+            seen[key] = Remembered(split)
         return seen[key]
 
-    monkeypatch.setattr(module._Split, "read", remembered)
+    monkeypatch.setattr(module.Split, "read", remembered)
 
 
 class Remembered:
     """A split that computes each answer once."""
 
     def __init__(self, split):
-        self.partitions, self.n, self.nuisance = split.partitions, split.n, split.nuisance
-        self.posterior = split.posterior
+        self.partitions, self.n, self.public = split.partitions, split.n, split.public
+        self.rehearse = split.rehearse
         self._split, self._answers = split, {}
 
-    def _once(self, question, points):
-        key = (question, points.tobytes())
+    def answers(self, points):
+        key = points.tobytes()
         if key not in self._answers:
-            self._answers[key] = getattr(self._split, question)(points)
+            self._answers[key] = self._split.answers(points)
         return self._answers[key].copy()
-
-    def probabilities(self, points):
-        return self._once("probabilities", points)
-
-    def quantiles(self, points):
-        return self._once("quantiles", points)
 
 
 def worst_pair(partitions, size=4):
@@ -84,14 +79,14 @@ def given(data, rng):
 
 def centred(data, rng):
     release = release_quantile(
-        data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, public_range=(-3.0, 3.0), resolution=2, rng=rng
+        data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, bounds=Centred((-3.0, 3.0), resolution=2), rng=rng
     )
     return [*release["bounds"], float(release["quantile"])]
 
 
 def doubled(data, rng):
     release = release_quantile(
-        data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, bounds="sparse-vector", doublings=2, theta=0.6, rng=rng
+        data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, bounds=SparseVector(doublings=2, theta=0.6), rng=rng
     )
     return [*release["bounds"], float(release["quantile"])]
 

@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 
 from dpbook import BudgetExceeded, PrivacyBudget
-from dpbook.aggregate import bounds as searches
-from dpbook.aggregate import centred_bounds, centred_failure, doubled_bounds, doubling_failure
+from dpbook.aggregate import Centred, SparseVector, release_bounds
+from dpbook.aggregate import releases as module
 from dpbook.audit import epsilon_lower_bound
 
 
 def rng_of(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def centred_bounds(data, *, public_range, epsilon, resolution=1024, **options):
+    return release_bounds(data, Centred(public_range, resolution=resolution), epsilon=epsilon, **options)
+
+
+def doubled_bounds(data, *, epsilon, rng=None, budget=None, **plan):
+    return release_bounds(data, SparseVector(**plan), epsilon=epsilon, rng=rng, budget=budget)
 
 
 @pytest.mark.parametrize(("centre", "sd"), [(2.0, 0.3), (-7.0, 0.05), (0.0, 1.5)])
@@ -34,7 +42,7 @@ def test_centred_bounds_stay_in_the_public_range_whatever_the_values():
 
 
 def test_candidates_cover_the_range_and_grow_narrow_to_the_resolution():
-    starts, widths, rewards = searches._candidates(-1.0, 3.0, 64)
+    starts, widths, rewards = Centred((-1.0, 3.0), resolution=64)._candidates()
     assert starts.min() == -1
     assert (starts + widths).max() <= 3 + 1e-12
     assert widths.max() == 4
@@ -56,9 +64,10 @@ def test_the_failure_bound_holds_where_failures_can_be_seen():
         values = rng.normal(1.0, 0.01, 60)
         low, high, _ = centred_bounds(values, public_range=(-10, 10), epsilon=0.3, rng=rng)
         misses += not (low < 1.0 < high)
-    bound = centred_failure(60, 0.3)
+    search = Centred((-10, 10))
+    bound = search._failure(60, 0.3)
     assert misses / 300 <= bound + 4 * np.sqrt(bound / 300)
-    assert centred_failure(60, 0.3, narrowing=2) < centred_failure(60, 0.3, narrowing=100) <= bound
+    assert search._failure(60, 0.3, width=10.0) < search._failure(60, 0.3, width=0.2) <= bound
 
 
 def test_doubled_bounds_are_the_first_power_of_two_that_holds_theta_of_the_values():
@@ -95,9 +104,14 @@ def test_the_failure_bound_of_doubling_holds_where_failures_can_be_seen():
     early = sum(
         doubled_bounds(np.full(30, 1.5), epsilon=1.5, theta=0.6, doublings=1, rng=rng).high == 1 for _ in range(2000)
     )
-    bound = doubling_failure(30, 1.5, theta=0.6, doublings=0)
+    bound = SparseVector(theta=0.6, doublings=0)._failure(30, 1.5)
     assert early / 2000 <= bound + 4 * np.sqrt(bound / 2000)
-    assert doubling_failure(10, 1.0, theta=0.4) == 1.0
+    assert SparseVector(theta=0.4)._failure(10, 1.0) == 1.0
+
+
+def test_a_public_range_cuts_what_doubling_finds():
+    search = SparseVector(start=4.0, public_range=(-1.0, 6.0))
+    assert release_bounds(np.full(1000, 0.5), search, epsilon=5.0, rng=rng_of(6)) == (-1.0, 4.0, True)
 
 
 # Privacy -------------------------------------------------------------------------------------------------------------
@@ -124,9 +138,9 @@ def test_an_audit_does_not_refute_a_search_and_sees_some_of_its_epsilon(search):
 
 def test_an_audit_refutes_a_search_with_too_little_noise(monkeypatch):
     """Mutants: the exponential mechanism and the sparse vector with a sixth of their noise."""
-    choose, above = searches.noise.choose, searches.above_threshold
-    monkeypatch.setattr(searches.noise, "choose", lambda u, s, e, rng: choose(u, s, 6 * e, rng))
-    monkeypatch.setattr(searches, "above_threshold", lambda *a, epsilon, **k: above(*a, epsilon=6 * epsilon, **k))
+    choose, above = module.noise.choose, module.above_threshold
+    monkeypatch.setattr(module.noise, "choose", lambda u, s, e, rng: choose(u, s, 6 * e, rng))
+    monkeypatch.setattr(module, "above_threshold", lambda *a, epsilon, **k: above(*a, epsilon=6 * epsilon, **k))
     for search in (centred, doubled):
         assert epsilon_lower_bound(search, *PAIR, trials=3000, rng=rng_of(10)) > 2.0
 
@@ -134,7 +148,7 @@ def test_an_audit_refutes_a_search_with_too_little_noise(monkeypatch):
 def test_the_counts_of_a_replaced_value_change_by_one_and_in_one_direction():
     """What the proofs need, by brute force: utilities move by at most 1, nested counts all the same way."""
     rng = rng_of(11)
-    starts, widths, _ = searches._candidates(-5.0, 5.0, 32)
+    starts, widths, _ = Centred((-5.0, 5.0), resolution=32)._candidates()
     for _ in range(200):
         values = rng.normal(0, 3, 12)
         other = values.copy()
@@ -168,7 +182,7 @@ def test_budgets_are_charged_before_anything_is_drawn():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: centred_bounds([], public_range=(0, 1), epsilon=1.0), "values must be a list"),
+        (lambda: centred_bounds([], public_range=(0, 1), epsilon=1.0), "data must be a list"),
         (lambda: centred_bounds([1.0], public_range=(1, 0), epsilon=1.0), "public_range must have low < high"),
         (lambda: centred_bounds([1.0], public_range=(0, 1), epsilon=0.0), "epsilon must be greater than 0"),
         (lambda: centred_bounds([1.0], public_range=(0, 1), epsilon=1.0, resolution=1), "resolution must be at least"),
@@ -177,6 +191,10 @@ def test_budgets_are_charged_before_anything_is_drawn():
         (lambda: doubled_bounds([1.0], epsilon=1.0, start=0.0), "start must be greater"),
         (lambda: doubled_bounds([1.0], epsilon=1.0, doublings=-1), "doublings must be at least 0"),
         (lambda: doubled_bounds([1.0], epsilon=1.0, doublings=2000), "doublings must keep"),
+        (lambda: release_bounds([1.0], (0.0, 1.0), epsilon=1.0), "search must be Centred"),
+        (lambda: Centred((0, 1), share=0.0), "share must lie strictly"),
+        (lambda: SparseVector(share=1.5), "share must lie strictly"),
+        (lambda: SparseVector(public_range=(1, 1)), "public_range must have low < high"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(call, message):

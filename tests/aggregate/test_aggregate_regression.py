@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from dpbook import aggregate
 from dpbook.aggregate import ConjugateRegression, Flat, IndependentPrior, NormalInverseGamma, SemiConjugateRegression
-from dpbook.aggregate.splitting import Moments, moments_of_groups, partition_moments
+from dpbook.aggregate.splitting import Moments, partition_moments
 
 RNG = np.random.default_rng(3)
 X = np.column_stack([RNG.normal(5, 2, 60), RNG.normal(size=60)])
@@ -139,9 +139,9 @@ def test_a_weak_semi_conjugate_prior_approaches_least_squares():
 def test_a_batch_gives_what_its_partitions_give_one_by_one(model):
     rng = np.random.default_rng(6)
     x, y = rng.normal(size=(2, 5, 30))
-    batch = moments_of_groups([x, y])
+    batch = Moments.of_groups([x, y])
     points = np.array([0.1, 0.6])
-    together = model._batch_quantile(batch, points, power=5.0, prior_power=1.0)
+    together = model.quantile(batch, points, power=5.0)
     alone = [model.quantile(np.column_stack(each), points, power=5.0) for each in zip(x, y, strict=True)]
     assert together == pytest.approx(np.array(alone), rel=1e-12)
 
@@ -150,17 +150,17 @@ def test_a_batch_gives_what_its_partitions_give_one_by_one(model):
 def test_partitions_that_cannot_be_fitted_are_nan_and_leave_the_others_alone(model):
     rng = np.random.default_rng(7)
     x, y = rng.normal(size=(2, 4, 20))
-    expected = model._batch_probability(moments_of_groups([x, y]), np.array([0.0]), power=1.0, prior_power=0.25)
+    expected = model.probability(Moments.of_groups([x, y]), [0.0], prior_power=0.25)
     x[1] = 3.0  # rank-deficient; a proper prior still has a posterior
     y[2, 0] = 1e200  # overflows
     with np.errstate(all="ignore"):
-        moments = moments_of_groups([x, y])
-    found = model._batch_probability(moments, np.array([0.0]), power=1.0, prior_power=0.25)
+        moments = Moments.of_groups([x, y])
+    found = model.probability(moments, [0.0], prior_power=0.25)
     assert found[[0, 3]] == pytest.approx(expected[[0, 3]], rel=0, abs=0)
     assert np.isnan(found[2]).all()
     assert np.isnan(found[1]).all() == isinstance(model, ConjugateRegression)
     empty = Moments(np.zeros(1), np.zeros((1, 2)), np.zeros((1, 2, 2)))
-    assert np.isnan(model._batch_quantile(empty, np.array([0.5]), power=1.0, prior_power=1.0)).all()
+    assert np.isnan(model.quantile(empty, [0.5])).all()
 
 
 def test_collinear_covariates_are_nan():

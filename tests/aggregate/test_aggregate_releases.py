@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,13 @@ from scipy import stats
 
 from dpbook import BudgetExceeded, PrivacyBudget, Release
 from dpbook.aggregate import (
+    Centred,
     ConjugateRegression,
     Flat,
     FromSampler,
     SemiConjugateRegression,
-    centred_bounds,
-    combine,
+    SparseVector,
+    infer,
     partition_frames,
     partition_probabilities,
     partition_quantiles,
@@ -24,11 +26,14 @@ from dpbook.aggregate import (
     preview_quantile,
     probability_nonprivate,
     quantile_nonprivate,
+    release_bounds,
     release_probability,
     release_quantile,
+    residual_sd,
 )
 
 MODEL = ConjugateRegression()
+SEARCHES = {"centred": Centred((-10.0, 10.0)), "sparse-vector": SparseVector()}
 
 
 def rng_of(seed: int) -> np.random.Generator:
@@ -51,9 +56,7 @@ def probability(data=ROWS, cutoff=2.0, seed=1, **options):
 
 def quantile(data=ROWS, p=0.5, seed=1, **options):
     options = {"posterior": MODEL, "partitions": 20, "epsilon": 1.0, "rng": rng_of(seed)} | options
-    if options.get("bounds", "centred") == "centred":
-        options.setdefault("public_range", (-10.0, 10.0))
-    return release_quantile(data, p, **options)
+    return release_quantile(data, p, **({"bounds": SEARCHES["centred"]} | options))
 
 
 # What is released ----------------------------------------------------------------------------------------------------
@@ -127,27 +130,28 @@ def test_without_noise_the_quantile_is_the_mean_of_clipped_quantiles():
     assert list(release.values) == ["quantile"]
 
 
-@pytest.mark.parametrize("bounds", ["centred", "sparse-vector"])
-def test_a_search_for_bounds_takes_its_share_of_epsilon(bounds):
-    release = quantile(bounds=bounds, epsilon=2.0, split=0.25)
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=list(SEARCHES))
+def test_a_search_for_bounds_takes_its_share_of_epsilon(search):
+    release = quantile(bounds=replace(search, share=0.25), epsilon=2.0)
     low, high = release["bounds"]
     assert release.settings["epsilon_bounds"] == pytest.approx(0.5)
     assert release.scale["quantile"] == pytest.approx((high - low) / (20 * 1.5), rel=1e-8)
     assert release.scale["bounds"] == pytest.approx(4.0)
 
 
-def test_the_default_split_is_half_or_less_where_partitions_are_many():
+def test_the_default_share_is_half_or_less_where_partitions_are_many():
     assert quantile(epsilon=2.0).settings["epsilon_bounds"] == pytest.approx(1.0)
     many = quantile(simulate(6000), epsilon=2.0, partitions=1000)
     assert many.settings["epsilon_bounds"] == pytest.approx(0.2)
-    assert quantile(bounds="sparse-vector", epsilon=2.0, partitions=500).settings["epsilon_bounds"] == 1.0
+    assert quantile(bounds=SparseVector(), epsilon=2.0, partitions=500).settings["epsilon_bounds"] == 1.0
 
 
 def test_a_public_range_narrows_doubled_bounds_and_takes_over_where_they_miss_it():
     rows = ROWS * [1.0, 100.0]
-    inside = quantile(rows, bounds="sparse-vector", public_range=(150.0, 250.0), epsilon=50.0)
+    search = SparseVector(public_range=(150.0, 250.0))
+    inside = quantile(rows, bounds=search, epsilon=50.0)
     assert inside["bounds"].tolist() == [150.0, 250.0]
-    missed = quantile(ROWS, bounds="sparse-vector", public_range=(150.0, 250.0), epsilon=50.0)
+    missed = quantile(ROWS, bounds=search, epsilon=50.0)
     assert missed["bounds"].tolist() == [150.0, 250.0]
 
 
@@ -158,8 +162,9 @@ def test_a_release_survives_json_and_says_what_it_is():
         assert release.n == 2000
         assert release.neighbours == "replace-one"
         assert not release.float_safe
-        name = "quantile" if release.model == "posterior quantile" else "probability"
-        assert np.array_equal(getattr(combine(again), name), getattr(combine(release), name))
+        assert release.settings["parameter"] == "x"
+        assert infer(again) == infer(release)
+        assert infer(again).summary().equals(infer(release).summary())
 
 
 def test_a_real_release_draws_its_labels_and_noise_afresh_and_is_float_safe():
@@ -168,7 +173,7 @@ def test_a_real_release_draws_its_labels_and_noise_afresh_and_is_float_safe():
     assert one["mean"] != other["mean"]
     unit = one["mean"] * 20 / 2.0**-32
     assert unit == round(unit)  # on the grid of the exact sum
-    for bounds in ("centred", "sparse-vector", (0.0, 4.0)):
+    for bounds in (*SEARCHES.values(), (0.0, 4.0)):
         assert quantile(rng=None, bounds=bounds).float_safe
 
 
@@ -204,7 +209,7 @@ def test_a_stream_of_unknown_length_is_released_too():
     release = probability(iter(np.array_split(ROWS, 5)), epsilon=1e9)
     assert release.n == 2000
     full = probability_nonprivate(ROWS, 2.0, posterior=MODEL)
-    assert combine(release).probability == pytest.approx(full, abs=0.35)
+    assert infer(release).estimate == pytest.approx(full, abs=0.35)
 
 
 def test_other_posteriors_see_the_same_partitions_as_built_in_ones():
@@ -322,7 +327,7 @@ def test_an_overflow_in_one_partition_contributes_one_half():
 def test_a_failed_partition_contributes_the_centre_of_the_bounds():
     rows = simulate(40)
     rows[:, 0] = 1.0
-    for bounds in ((0.0, 3.0), "centred", "sparse-vector"):
+    for bounds in ((0.0, 3.0), *SEARCHES.values()):
         release = quantile(rows, partitions=4, epsilon=1e9, bounds=bounds)
         low, high = release["bounds"] if "bounds" in release.values else (0.0, 3.0)
         assert release["quantile"] == pytest.approx((low + high) / 2, abs=1e-6)
@@ -380,14 +385,14 @@ WRONG = [
     (probability, {"epsilon": 0.0}, "epsilon must be greater than 0"),
     (probability, {"epsilon": math.nan}, "epsilon must be finite"),
     (probability, {"epsilon": 1e-300, "rng": None}, "epsilon must lie between"),
-    (quantile, {"epsilon": 1e-9, "bounds": "sparse-vector"}, "epsilon must lie between"),
-    (quantile, {"epsilon": 1e-6, "split": 1e-5}, "split must leave"),
+    (quantile, {"epsilon": 1e-9, "bounds": SparseVector()}, "epsilon must lie between"),
+    (quantile, {"epsilon": 1e-6, "bounds": Centred((0.0, 1.0), share=1e-5)}, "share must leave"),
     (probability, {"cutoff": math.inf}, "cutoff must be finite"),
     (probability, {"cutoff": [[1.0]]}, "cutoff must be a number or a list"),
     (probability, {"cutoff": []}, "cutoff must be a number or a list"),
     (probability, {"method": "median"}, "method must be one of"),
-    (probability, {"rescale": "no"}, "rescale must be one of"),
-    (probability, {"p_min": 0.0}, "p_min must lie strictly"),
+    (probability, {"method": "fisher", "p_min": 0.0}, "p_min must lie strictly"),
+    (probability, {"p_min": 0.01}, "p_min is an option of method 'fisher'"),
     (probability, {"posterior": object()}, "posterior must be an object with a method 'probability'"),
     (probability, {"posterior": ConjugateRegression}, "posterior must be an object"),
     (probability, {"rng": 3}, "rng must be None"),
@@ -396,16 +401,11 @@ WRONG = [
     (probability, {"n": 1999}, "n must be the number"),
     (quantile, {"p": 1.0}, "probability must lie strictly"),
     (quantile, {"p": [0.5, 0.0]}, "probability must lie strictly"),
-    (quantile, {"bounds": "centred", "public_range": None}, "public_range must be given"),
     (quantile, {"bounds": (1.0, 0.0)}, "bounds must have low < high"),
-    (quantile, {"bounds": "wide"}, "bounds must be one of"),
-    (quantile, {"bounds": (0.0, 1.0), "public_range": (0.0, 1.0)}, "public_range is not used"),
-    (quantile, {"bounds": (0.0, 1.0), "split": 0.5}, "split is not used"),
-    (quantile, {"split": 1.0}, "split must lie strictly"),
-    (quantile, {"theta": 0.0}, "theta must lie strictly"),
-    (quantile, {"start": -1.0}, "start must be greater"),
-    (quantile, {"bounds": "sparse-vector", "doublings": 5000}, "doublings must keep"),
-    (quantile, {"resolution": 1}, "resolution must be at least 2"),
+    (quantile, {"bounds": "wide"}, "bounds must be Centred"),
+    (quantile, {"bounds": Centred}, "bounds must be Centred"),
+    (quantile, {"bounds": None}, "bounds must be Centred"),
+    (quantile, {"bounds": (0.0, 1.0, 2.0)}, "bounds must be a pair"),
     (quantile, {"partitions": 1}, "partitions must be at least 2"),
     (quantile, {"posterior": FromSampler}, "posterior must be an object"),
     (quantile, {"posterior": NoPower()}, "does not take power"),
@@ -455,13 +455,15 @@ def test_full_data_answers_are_those_of_the_posterior():
 @pytest.mark.parametrize("partitions", [2, 3, 600])
 def test_answers_stay_in_range_at_every_epsilon_and_number_of_partitions(partitions, epsilon):
     for method in ("normality", "fisher"):
-        answer = combine(probability(partitions=partitions, epsilon=epsilon, method=method, cutoff=[1.0, 2.0, 3.0]))
-        assert ((answer.probability >= 0) & (answer.probability <= 1)).all()
-        assert (np.diff(answer.probability) >= 0).all()
-    for bounds in ("centred", "sparse-vector", (0.0, 3.0)):
-        answer = combine(quantile(partitions=partitions, epsilon=epsilon, bounds=bounds, p=[0.1, 0.9]))
-        assert np.isfinite(answer.quantile).all()
-        assert answer.quantile[0] <= answer.quantile[1]
+        answer = infer(probability(partitions=partitions, epsilon=epsilon, method=method, cutoff=[1.0, 2.0, 3.0]))
+        assert ((answer.estimate >= 0) & (answer.estimate <= 1)).all()
+        assert (np.diff(answer.estimate) >= 0).all()
+        assert answer.summary().to_numpy().min() >= 0
+    for bounds in (*SEARCHES.values(), (0.0, 3.0)):
+        answer = infer(quantile(partitions=partitions, epsilon=epsilon, bounds=bounds, p=[0.1, 0.9]))
+        assert np.isfinite(answer.estimate).all()
+        assert answer.estimate[0] <= answer.estimate[1]
+        assert (answer.sd("quantile") > 0).all()
 
 
 def test_previews_give_the_noise_of_the_release():
@@ -476,9 +478,27 @@ def test_previews_give_the_noise_of_the_release():
     found = np.median([quantile(rows, partitions=1000, epsilon=0.9, seed=s).scale["quantile"] for s in range(9)])
     assert 0.6 < found / expected.noise_scale < 1.7  # widths come in steps of √2
     doubled = preview_quantile(
-        n=2000, partitions=20, epsilon=1.0, bounds="sparse-vector", magnitude=2.0, posterior_sd=0.02
+        n=2000, partitions=20, epsilon=1.0, bounds=SparseVector(), magnitude=2.0, posterior_sd=0.02
     )
     assert doubled.noise_scale == pytest.approx(8 / (20 * 0.5))
+    assert doubled.sensitivity == pytest.approx(8 / 20)
+
+
+def test_previews_say_what_they_know_beside_the_noise():
+    look = preview_probability(n=2000, partitions=20, epsilon=1.0, nuisance=1)
+    assert look.notes["records"] == 100
+    assert look.sensitivity == probability().sensitivity["mean"]
+    assert look.notes["residual_sd"] == pytest.approx(residual_sd(20, size=100))
+    assert look.posterior_sd == pytest.approx(math.hypot(look.noise_sd, look.notes["residual_sd"]))
+    assert 0 < look.notes["average_rmse"] < look.notes["rmse"] < 0.5
+    assert look.summary().index.tolist() == ["z-score"]
+    search = Centred((-10.0, 10.0))
+    known, unknown = (preview_quantile(n=2000, partitions=20, epsilon=1.0, bounds=b) for b in (search, None))
+    assert known.noise_scale == unknown.noise_scale
+    assert known.notes["epsilon_bounds"] == search.spends(1.0, 20)
+    assert unknown.notes["failure"] >= known.notes["failure"]
+    assert unknown.notes["failure"] == search._failure(20, 0.5)
+    assert "epsilon_bounds" in known._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -486,7 +506,9 @@ def test_previews_give_the_noise_of_the_release():
     [
         (lambda: preview_probability(n=10, partitions=20, epsilon=1.0), "partitions must leave"),
         (lambda: preview_probability(n=10, partitions=2, epsilon=-1.0), "epsilon must be greater"),
-        (lambda: preview_quantile(n=10, partitions=2, epsilon=1.0, bounds="sparse-vector"), "magnitude must be given"),
+        (lambda: preview_quantile(n=10, partitions=2, epsilon=1.0, bounds=SparseVector()), "magnitude must be given"),
+        (lambda: preview_quantile(n=10, partitions=2, epsilon=1.0, bounds="centred"), "bounds must be Centred"),
+        (lambda: preview_probability(n=10, partitions=2, epsilon=1.0, p_min=0.1), "p_min is an option"),
         (lambda: preview_quantile(n=10, partitions=2, epsilon=1.0, posterior_sd=0), "posterior_sd must be greater"),
     ],
 )
@@ -505,28 +527,29 @@ def test_noise_that_would_not_fit_its_64_bits_is_refused_before_the_charge(rng):
     with pytest.raises(ValueError, match="epsilon must be at least"):
         release_quantile(rows, 0.5, epsilon=2e-8, bounds=(-1.0, 1.0), budget=budget, **how)
     with pytest.raises(ValueError, match="epsilon must lie between"):
-        centred_bounds([0.5] * 9, public_range=(0, 1), epsilon=1e-300, rng=rng, budget=budget)
+        release_bounds([0.5] * 9, Centred((0, 1)), epsilon=1e-300, rng=rng, budget=budget)
+    assert budget.spent == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("bounds", [(-1e308, 1e308), (-1e308, 5e307), (0, 5e-324), (1.6e308, 1.6e308 + 1e296)])
+def test_bounds_without_a_grid_cost_nothing(bounds):
+    budget, rows = PrivacyBudget(1.0), np.arange(40.0).reshape(20, 2) % 7
+    with pytest.raises(ValueError, match="bounds must be rescaled"):
+        release_quantile(rows, 0.5, posterior=MODEL, partitions=4, epsilon=1.0, budget=budget, bounds=bounds)
     assert budget.spent == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("search", "options"),
     [
-        {"bounds": (-1e308, 1e308)},
-        {"bounds": (-1e308, 5e307)},
-        {"bounds": (0, 5e-324)},
-        {"bounds": (1.6e308, 1.6e308 + 1e296)},
-        {"public_range": (-1e308, 1e308)},
-        {"public_range": (1, 1 + 2**-50)},
-        {"public_range": (0, 1e-300)},
-        {"bounds": "sparse-vector", "start": 1e-300},
-        {"bounds": "sparse-vector", "start": 1e290},
+        (Centred, {"public_range": (-1e308, 1e308)}),
+        (Centred, {"public_range": (1, 1 + 2**-50)}),
+        (Centred, {"public_range": (0, 1e-300)}),
+        (SparseVector, {"start": 1e-300}),
+        (SparseVector, {"start": 1e290}),
     ],
 )
-def test_bounds_without_a_grid_cost_nothing(options):
-    """Bounds that a search could only find to fail on are refused before it, whatever it would find."""
-    budget, rows = PrivacyBudget(1.0), np.arange(40.0).reshape(20, 2) % 7
-    model = ConjugateRegression()
+def test_a_search_that_could_only_find_what_has_no_grid_is_refused_as_such(search, options):
+    """Whatever it would find: afterwards it would cost epsilon."""
     with pytest.raises(ValueError, match="must be rescaled"):
-        release_quantile(rows, 0.5, posterior=model, partitions=4, epsilon=1.0, budget=budget, **options)
-    assert budget.spent == (0.0, 0.0)
+        search(**options)

@@ -10,10 +10,11 @@ import statsmodels.api as sm
 
 from dpbook import BudgetExceeded, PrivacyBudget, Schema
 from dpbook.aggregate import (
+    Centred,
     ConjugateRegression,
     Flat,
     FromSampler,
-    combine,
+    infer,
     partition_probabilities,
     partition_quantiles,
     probability_nonprivate,
@@ -21,7 +22,7 @@ from dpbook.aggregate import (
     release_probability,
     release_quantile,
 )
-from dpbook.aggregate.samplers import ask_all
+from dpbook.aggregate.asking import ask_all
 from dpbook.schema import Category, Integer, Number
 
 RNG = np.random.default_rng(0)
@@ -159,12 +160,12 @@ def test_a_logistic_regression_by_statsmodels_comes_near_the_full_data_answer():
     posterior = FromSampler(logistic, n_jobs=1)
     full = probability_nonprivate(table, 0.5, posterior=posterior)
     release = release_probability(table, 0.5, posterior=posterior, partitions=20, epsilon=5.0, rng=rng)
-    low, high = combine(release).interval(0.99)
+    low, high = infer(release).interval(0.99, "probability")
     assert low <= full <= high
     quantile = release_quantile(
-        table, 0.5, posterior=posterior, partitions=20, epsilon=20.0, public_range=(-4, 4), rng=rng
+        table, 0.5, posterior=posterior, partitions=20, epsilon=20.0, bounds=Centred((-4, 4)), rng=rng
     )
-    assert combine(quantile).quantile == pytest.approx(0.5, abs=0.15)
+    assert infer(quantile).estimate == pytest.approx(0.5, abs=0.15)
 
 
 # Side by side --------------------------------------------------------------------------------------------------------
@@ -399,7 +400,7 @@ def test_a_mistake_is_told_and_nothing_is_spent(mistake, schema):
     options = {"posterior": posterior, "partitions": 5, "epsilon": 1.0, "schema": schema}
     for release, point, more in (
         (release_probability, 2.0, {}),
-        (release_quantile, 0.5, {"public_range": (-9.0, 9.0)}),
+        (release_quantile, 0.5, {"bounds": Centred((-9.0, 9.0))}),
     ):
         budget = PrivacyBudget(1.0)
         with pytest.raises(ValueError, match=message) as caught:

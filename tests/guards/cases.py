@@ -468,7 +468,7 @@ def probability_options(draw: Any) -> tuple[Any, dict[str, Any]]:
 def quantile_options(draw: Any) -> tuple[Any, dict[str, Any]]:
     """Draw a probability and how bounds are found, except by the sparse vector technique."""
     bounds: dict[str, Any] = draw(
-        st.sampled_from([{"bounds": (-1.0, 3.0)}, {"public_range": (-4.0, 4.0), "resolution": 8}])
+        st.sampled_from([{"bounds": (-1.0, 3.0)}, {"bounds": aggregate.Centred((-4.0, 4.0), resolution=8)}])
     )
     return draw(st.sampled_from([0.5, [0.1, 0.9]])), bounds
 
@@ -477,7 +477,7 @@ def quantile_options(draw: Any) -> tuple[Any, dict[str, Any]]:
 def doubling_release_cases(draw: Any) -> Case:
     """Draw a release of a quantile whose bounds are found by doubling."""
     case = draw(partition_cases("quantile"))
-    options = {"bounds": "sparse-vector", "public_range": None, "doublings": 3, "resolution": 8}
+    options = {"bounds": aggregate.SparseVector(doublings=3)}
     return replace(
         case, call=lambda function, data, **given: case.call(function, data, **(options | given)), searches=True
     )
@@ -489,7 +489,8 @@ def centred_cases(draw: Any) -> Case:
     numbers = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0, 2.0, -3.0, float("nan"), 1.7e308])
     rows, other = draw(gen.neighbours(numbers, most=6))
     epsilon = draw(gen.epsilons)
-    settings = {"public_range": draw(st.sampled_from([(0.0, 1.0), (-3.0, 3.0)])), "epsilon": epsilon, "resolution": 16}
+    public_range = draw(st.sampled_from([(0.0, 1.0), (-3.0, 3.0)]))
+    settings = {"search": aggregate.Centred(public_range, resolution=16), "epsilon": epsilon}
     says = (rows, other, settings)
     return Case(call(**settings), gen.frozen(rows), gen.frozen(other), epsilon, same=lambda: np.array(rows), says=says)
 
@@ -500,9 +501,15 @@ def doubled_cases(draw: Any) -> Case:
     numbers = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 4.0, -3.0, float("nan"), 1.7e308])
     rows, other = draw(gen.neighbours(numbers, most=6))
     epsilon = draw(gen.epsilons)
-    settings = {"epsilon": epsilon, "doublings": 3, "theta": draw(st.sampled_from([0.5, 0.95]))}
+    search = aggregate.SparseVector(theta=draw(st.sampled_from([0.5, 0.95])), doublings=3)
     return Case(
-        call(**settings), gen.frozen(rows), gen.frozen(other), epsilon, same=lambda: np.array(rows), says=(rows, other)
+        call(search=search, epsilon=epsilon),
+        gen.frozen(rows),
+        gen.frozen(other),
+        epsilon,
+        same=lambda: np.array(rows),
+        says=(rows, other, search),
+        searches=True,
     )
 
 

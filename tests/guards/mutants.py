@@ -19,8 +19,6 @@ import pandas as pd
 import pytest
 
 from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, regression
-from dpbook.aggregate import bounds as searches
-from dpbook.aggregate.bounds import centred_bounds, doubled_bounds
 from dpbook.budget import charge
 from dpbook.expfam import Family
 from dpbook.graphical import dpsgd, hmm
@@ -212,6 +210,15 @@ def _bounds_of_data(name: str) -> Function:
     return broken
 
 
+def _range_of_data(function: Function, values: Any, search: Any, **options: Any) -> Any:
+    """A search whose public range is that of the data."""
+    if isinstance(search, aggregate.Centred):
+        found: dict[str, Any] = {}
+        _bounds_of_data("public_range")(lambda _, **given: found.update(given), values)
+        search = replace(search, **found)
+    return function(values, search, **options)
+
+
 def _forgets_categories(original: Function) -> Function:
     """The truth is told with the odds of a yes-or-no question, however many answers there are."""
     return lambda codes, count, epsilon, rng: original(codes, count, epsilon + math.log(max(count - 1, 1.5)), rng)
@@ -338,9 +345,13 @@ OWN: list[Mutant] = [
     Mutant(aggregate.release_probability, "shared state", wrapped(_centres_first)),
     Mutant(aggregate.release_quantile, "forgotten coordinate", patched(aggregate.releases, "bounded_sum", _one_range)),
     Mutant(aggregate.release_quantile, "shared state", wrapped(_centres_first)),
-    Mutant(centred_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),
-    Mutant(doubled_bounds, "noise left out", patched(noise, "add_geometric", _silent_bar)),
-    Mutant(doubled_bounds, "too little noise", patched(searches, "above_threshold", lambda f: loud(None, f))),
+    Mutant(aggregate.release_bounds, "bounds from the data", wrapped(_range_of_data)),
+    Mutant(aggregate.release_bounds, "noise left out", patched(noise, "add_geometric", _silent_bar)),
+    Mutant(
+        aggregate.release_bounds,
+        "too little noise",
+        patched(aggregate.releases, "above_threshold", lambda f: loud(None, f)),
+    ),
     Mutant(
         regression.release,
         "forgotten coordinate",

@@ -16,7 +16,6 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from dpbook import Release, aggregate, budget, expfam, graphical, latent_noise, mechanisms, noise, regression
-from dpbook.aggregate.bounds import centred_bounds, doubled_bounds
 from dpbook.graphical import hmm
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards import attacks, cases, observe
@@ -227,7 +226,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         unit="one record",
         observed="all that a black box sees of the other partitions; totals",
         proof="thm-split-compute-average-privacy",
-        wrong=(*SPLIT, {"method": "median"}, {"p_min": 2.0}, {"rescale": "no"}),
+        wrong=(*SPLIT, {"method": "median"}, {"method": "fisher", "p_min": 2.0}, {"method": "normality", "p_min": 0.1}),
         odd=EDGE,
         weight=0.5,
     ),
@@ -237,26 +236,17 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         unit="one record",
         observed="all that a black box sees of the other partitions; exact law of the bounds; totals",
         proof="thm-posterior-quantiles-centred",
-        wrong=(*SPLIT, {"bounds": (1, 0)}, {"theta": 2.0}, {"resolution": 1}),
+        wrong=(*SPLIT, {"bounds": (1, 0)}, {"bounds": "centred"}, {"bounds": aggregate.SparseVector(share=1e-12)}),
         odd=EDGE,
         weight=0.5,
     ),
-    centred_bounds: Guard(
-        cases.centred_cases(),
-        attacks.by_replay,
+    aggregate.release_bounds: Guard(
+        st.one_of(cases.centred_cases(), cases.doubled_cases()),
+        attacks.by_partitions,
         unit="one value",
-        observed=CHOICE,
-        proof="thm-posterior-quantiles-centred",
-        wrong=(*EMPTY, {"public_range": (1, 0)}, {"resolution": 1}),
-        odd=EDGE,
-    ),
-    doubled_bounds: Guard(
-        cases.doubled_cases(),
-        attacks.by_first_success,
-        unit="one value",
-        observed=OUTCOME,
+        observed="exact law of the choice, or of the outcome",
         proof="thm-posterior-quantiles-doubling",
-        wrong=(*EMPTY, {"theta": 0.0}, {"doublings": -1}, {"start": 0.0}),
+        wrong=(*EMPTY, {"search": "centred"}, {"search": (0.0, 1.0)}),
         odd=EDGE,
         weight=2.0,
     ),

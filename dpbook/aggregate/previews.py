@@ -1,0 +1,174 @@
+"""What a release of chapter 2 would be worth, from public numbers, before anything is spent.
+
+Both previews compare a release with the full-data answer that it stands in for, for partitions with equal normal
+posteriors: noise on one side, and on the other what averaging itself loses, which no epsilon removes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from dpbook._validation import finite_number, integer, positive
+from dpbook.aggregate.bounds import CENTRED_WIDTH, Centred, Given, Plan, SparseVector, plan_of
+from dpbook.aggregate.laws import P_MIN, aggregate_sd, clipped_at
+from dpbook.aggregate.splitting import checked_partitions
+from dpbook.latent_noise import normal_laplace_logpdf
+from dpbook.preview import Preview
+
+__all__ = ["preview_probability", "preview_quantile"]
+
+
+def preview_probability(
+    *,
+    n: int,
+    partitions: int,
+    epsilon: float,
+    method: str = "normality",
+    cutoffs: int = 1,
+    p_min: float | None = None,
+    nuisance: int = 1,
+) -> Preview:
+    """Say, before anything is spent, how far a released probability would be from the full-data one.
+
+    Parameters
+    ----------
+    n, partitions : int
+        Records and partitions.
+    epsilon : float
+        The privacy loss.
+    method, p_min
+        As in :func:`release_probability`.
+    cutoffs : int, default 1
+        How many cutoffs share epsilon.
+    nuisance : int, default 1
+        Other coefficients that each partition estimates, the intercept among them.
+
+    Returns
+    -------
+    Preview
+        Of the z-score at a cutoff in the middle, in full-data posterior sds of the parameter: ``noise_sd``, and with
+        what averaging loses (``notes["residual_sd"]``) ``posterior_sd``. ``notes["rmse"]`` is the expected error of
+        the probability where the true one is 1/2, the worst place, ``notes["average_rmse"]`` that over cutoffs drawn
+        from the full-data posterior itself, ``notes["records"]`` the records per partition.
+
+    Examples
+    --------
+    >>> from dpbook import aggregate
+    >>> look = aggregate.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
+    >>> print(look.noise_scale, f"{look.noise_sd:.2f} {look.posterior_sd:.2f}")
+    0.004 0.63 0.68
+    >>> print(f"{look.notes['residual_sd']:.2f} {look.notes['rmse']:.2f} {look.notes['average_rmse']:.2f}")
+    0.25 0.21 0.18
+
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+    """
+    smallest = clipped_at(method, p_min)
+    m = checked_partitions(partitions, integer("n", n, least=1), 1)
+    epsilon, count = positive("epsilon", epsilon), integer("cutoffs", cutoffs, least=1)
+    sd = float(aggregate_sd(0.0, m, method=method, p_min=smallest or P_MIN, size=n // m, nuisance=nuisance))
+    if smallest is None:
+        scale, stretch, most = count / (m * epsilon), math.sqrt((2 * m - 1) * 2 * math.pi), count / m
+    else:
+        most = -2 * math.log(smallest) * count
+        scale, stretch = most / epsilon, 1 / (2 * math.sqrt(m))
+    middle, average = _errors_of_a_probability(sd * stretch, scale * stretch)
+    noise_sd, residual = math.sqrt(2) * scale * stretch, sd * stretch
+    notes = {"residual_sd": residual, "rmse": middle, "average_rmse": average, "records": n // m}
+    return Preview(
+        ("z-score",), most, scale, noise_sd=noise_sd, posterior_sd=math.hypot(noise_sd, residual), notes=notes
+    )
+
+
+def _errors_of_a_probability(residual: float, scale: float) -> tuple[float, float]:
+    """Return the root mean squared error of Φ(z + error) at z = 0, and on average over z drawn from the posterior."""
+    z = np.linspace(-12, 12, 4801)
+    weight = np.exp(normal_laplace_logpdf(z, 0.0, residual**2, scale)) * (z[1] - z[0])
+    true = special.ndtri((np.arange(40) + 0.5) / 40)[:, None]
+    squares = (weight * (special.ndtr(np.stack([true + z, 0 * true + z])) - special.ndtr([true, 0 * true])) ** 2).sum(
+        -1
+    )
+    # What of the noise lies beyond the grid moves the answer to 0 or 1.
+    squares += max(0.0, 1 - float(weight.sum())) * (special.ndtr([true, 0 * true])[..., 0] ** 2 + 0.25) / 2
+    average, middle = (math.sqrt(each) for each in squares.mean(axis=1))
+    return middle, average
+
+
+def preview_quantile(
+    *,
+    n: int,
+    partitions: int,
+    epsilon: float,
+    bounds: Centred | SparseVector | tuple[float, float] | None = None,
+    probabilities: int = 1,
+    posterior_sd: float = 1.0,
+    magnitude: float | None = None,
+) -> Preview:
+    """Say, before anything is spent, how far a released quantile would be from the full-data one.
+
+    Parameters
+    ----------
+    n, partitions : int
+        Records and partitions.
+    epsilon : float
+        The privacy loss.
+    bounds : Centred, SparseVector or (low, high), optional
+        As in :func:`release_quantile`. By default a centred search in whatever public range, with the probability of
+        its failure at the worst.
+    probabilities : int, default 1
+        How many quantiles share epsilon.
+    posterior_sd : float, default 1.0
+        A guess, made without the data, at the full-data posterior sd; 1 gives answers in posterior sds.
+    magnitude : float, optional
+        For a :class:`SparseVector`, a guess at the quantile's absolute size, in the same unit as its ``start``.
+
+    Returns
+    -------
+    Preview
+        In units of the parameter: ``noise_sd``, and with what averaging and clipping lose (``notes["residual_sd"]``)
+        ``posterior_sd``, the expected distance from the full-data quantile. ``notes["epsilon_bounds"]`` is what the
+        search for bounds spends, ``notes["failure"]`` a bound on the probability that it fails, ``notes["records"]``
+        the records per partition.
+
+    Examples
+    --------
+    >>> from dpbook import aggregate
+    >>> look = aggregate.preview_quantile(
+    ...     n=100_000, partitions=100, epsilon=0.9, posterior_sd=0.03, bounds=aggregate.Centred((-10, 10))
+    ... )
+    >>> print(f"{look.noise_sd:.3f}", look.notes["failure"] < 1e-4)
+    0.057 True
+
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+    """
+    m = checked_partitions(partitions, integer("n", n, least=1), 1)
+    epsilon, count = positive("epsilon", epsilon), integer("probabilities", probabilities, least=1)
+    sd = positive("posterior_sd", posterior_sd)
+    plan = Centred((0.0, 1.0)) if bounds is None else plan_of(bounds)
+    spent, width = plan.spends(epsilon, m), _expected_width(plan, math.sqrt(m) * sd, magnitude)
+    scale = width * count / (m * (epsilon - spent))
+    noise_sd, residual = math.sqrt(2) * scale, sd * math.sqrt(3 / max(1, n // m))
+    failure = plan._failure(m, spent, width=None if bounds is None else width)
+    notes = {"residual_sd": residual, "epsilon_bounds": spent, "failure": failure, "records": n // m}
+    return Preview(
+        ("quantile",),
+        width * count / m,
+        scale,
+        noise_sd=noise_sd,
+        posterior_sd=math.hypot(noise_sd, residual),
+        notes=notes,
+    )
+
+
+def _expected_width(plan: Plan, spread: float, magnitude: float | None) -> float:
+    """Return about how wide the bounds of quantiles with this spread over partitions will be."""
+    if isinstance(plan, Centred):
+        return CENTRED_WIDTH * spread
+    if isinstance(plan, Given):
+        return plan.high - plan.low
+    if magnitude is None:
+        raise ValueError("magnitude must be given to preview a SparseVector: its bounds grow from 0 to it")
+    reach = abs(finite_number("magnitude", magnitude)) + 2 * spread
+    return 2 * plan.start * 2.0 ** max(0, math.ceil(math.log2(reach / plan.start)))
