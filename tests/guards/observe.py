@@ -372,9 +372,5 @@ def observe(
 
 
 def modules() -> list[Any]:
-    """Return all modules of the package, imported; the studies of ``dpbook.experiments`` are not part of its promises.
-
-    They are seeded simulations that make figures: each needs an ``rng``, and none can make a real release.
-    """
-    names = [each.name for each in pkgutil.walk_packages(dpbook.__path__, "dpbook.")]
-    return [dpbook, *(importlib.import_module(name) for name in names if not name.startswith("dpbook.experiments"))]
+    """Return all modules of the package, imported."""
+    return [dpbook, *(importlib.import_module(each.name) for each in pkgutil.walk_packages(dpbook.__path__, "dpbook."))]
