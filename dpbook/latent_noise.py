@@ -144,12 +144,8 @@ def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
 
     Parameters
     ----------
-    y : array_like
-        Where.
-    mean, variance : array_like
-        Of the normal part; the variance may be 0.
-    scale : array_like
-        Of the Laplace part, greater than 0.
+    y, mean, variance, scale : array_like
+        As in :func:`normal_laplace_logpdf`.
 
     Returns
     -------
@@ -181,12 +177,8 @@ def normal_laplace_cdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale
 
     Parameters
     ----------
-    y : array_like
-        Where.
-    mean, variance : array_like
-        Of the normal part; the variance may be 0.
-    scale : array_like
-        Of the Laplace part, greater than 0.
+    y, mean, variance, scale : array_like
+        As in :func:`normal_laplace_logpdf`.
 
     Returns
     -------

@@ -63,11 +63,14 @@ class Beta:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbook.priors import Beta
     >>> Beta(1, 3).mean
     0.25
     >>> Beta(1, 1).updated(7, 10)
     Beta(alpha=8.0, beta=4.0)
+    >>> Beta(1, 1).log_density([0.3]), Beta(2, 2).draw(2, np.random.default_rng(0)).round(2)
+    (array([0.]), array([0.41, 0.21]))
 
     Explained in :doc:`/book/background/bayesian-primer`.
     """
@@ -108,15 +111,6 @@ class Beta:
         -------
         ndarray
             The draws.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.priors import Beta
-        >>> Beta(2, 2).draw(2, np.random.default_rng(0)).round(2)
-        array([0.41, 0.21])
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         return analyst_generator(rng).beta(self.alpha, self.beta, shape)
 
@@ -132,14 +126,6 @@ class Beta:
         -------
         ndarray
             The log density, of theta's shape.
-
-        Examples
-        --------
-        >>> from dpbook.priors import Beta
-        >>> Beta(1, 1).log_density([0.3])
-        array([0.])
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         theta = np.asarray(theta, dtype=float)
         kernel = special.xlogy(self.alpha - 1, theta) + special.xlog1py(self.beta - 1, -theta)
@@ -159,14 +145,6 @@ class Beta:
         -------
         Beta
             ``Beta(alpha + successes, beta + n - successes)``.
-
-        Examples
-        --------
-        >>> from dpbook.priors import Beta
-        >>> Beta(2, 2).updated(3, 10)
-        Beta(alpha=5.0, beta=9.0)
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         n = at_least("n", n, 0.0)
         successes = at_least("successes", successes, 0.0)
@@ -186,9 +164,12 @@ class Gamma:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbook.priors import Gamma
     >>> Gamma(8, 2).mean, Gamma(8, 2).variance
     (4.0, 2.0)
+    >>> Gamma(1, 1).log_density([2.0]), Gamma(8, 2).draw(2, np.random.default_rng(0)).round(2)
+    (array([-2.]), array([4.01, 4.79]))
 
     Explained in :doc:`/book/background/bayesian-primer`.
     """
@@ -229,15 +210,6 @@ class Gamma:
         -------
         ndarray
             The draws.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.priors import Gamma
-        >>> Gamma(8, 2).draw(2, np.random.default_rng(0)).round(2)
-        array([4.01, 4.79])
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         return analyst_generator(rng).gamma(self.shape, 1 / self.rate, shape)
 
@@ -253,14 +225,6 @@ class Gamma:
         -------
         ndarray
             The log density, of theta's shape.
-
-        Examples
-        --------
-        >>> from dpbook.priors import Gamma
-        >>> Gamma(1, 1).log_density([2.0])
-        array([-2.])
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         theta = np.asarray(theta, dtype=float)
         constant = self.shape * math.log(self.rate) - special.gammaln(self.shape)
@@ -278,9 +242,10 @@ class Dirichlet(_OfArrays):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbook.priors import Dirichlet
-    >>> Dirichlet([1, 1, 2]).mean
-    array([0.25, 0.25, 0.5 ])
+    >>> Dirichlet([1, 1, 2]).mean, Dirichlet([1, 1, 2]).draw(5, np.random.default_rng(0)).shape
+    (array([0.25, 0.25, 0.5 ]), (5, 3))
 
     Explained in :doc:`/book/background/bayesian-primer`.
     """
@@ -313,15 +278,6 @@ class Dirichlet(_OfArrays):
         -------
         ndarray
             The draws.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.priors import Dirichlet
-        >>> Dirichlet([1, 1, 2]).draw(1, np.random.default_rng(0)).shape
-        (1, 3)
-
-        Explained in :doc:`/book/background/bayesian-primer`.
         """
         return analyst_generator(rng).dirichlet(np.asarray(self.alpha), shape)
 

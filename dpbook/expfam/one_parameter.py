@@ -37,10 +37,15 @@ class BetaMixture:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dpbook.expfam import BetaMixture
     >>> mixture = BetaMixture([1, 1], [1, 3], [3, 1])
     >>> mixture.mean, round(mixture.sd, 4), round(float(mixture.cdf(0.5)), 4)
     (0.5, 0.3162, 0.5)
+    >>> BetaMixture([1], [2], [2]).pdf([0.5]), round(BetaMixture([1], [1], [1]).quantile(0.9), 6)
+    (array([1.5]), 0.9)
+    >>> BetaMixture([1, 1], [1, 30], [30, 1]).draw(3, np.random.default_rng(0)).round(2)
+    array([0.95, 0.02, 0.19])
 
     Explained in :doc:`/book/background/after-a-release`.
     """
@@ -109,14 +114,6 @@ class BetaMixture:
         -------
         ndarray
             The density, of theta's shape.
-
-        Examples
-        --------
-        >>> from dpbook.expfam import BetaMixture
-        >>> BetaMixture([1], [2], [2]).pdf([0.5])
-        array([1.5])
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         weights, alpha, beta = self._parts()
         points = np.asarray(theta, dtype=float)
@@ -141,14 +138,6 @@ class BetaMixture:
         -------
         ndarray
             The cumulative probability, of theta's shape.
-
-        Examples
-        --------
-        >>> from dpbook.expfam import BetaMixture
-        >>> BetaMixture([1], [1], [1]).cdf([0.2])
-        array([0.2])
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         weights, alpha, beta = self._parts()
         points = np.clip(np.asarray(theta, dtype=float), 0.0, 1.0)
@@ -172,14 +161,6 @@ class BetaMixture:
         -------
         float
             The quantile.
-
-        Examples
-        --------
-        >>> from dpbook.expfam import BetaMixture
-        >>> round(BetaMixture([1], [1], [1]).quantile(0.9), 6)
-        0.9
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         _share("q", q)
         low, high = (
@@ -214,15 +195,6 @@ class BetaMixture:
         -------
         ndarray
             The draws.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.expfam import BetaMixture
-        >>> BetaMixture([1, 1], [1, 30], [30, 1]).draw(3, np.random.default_rng(0)).round(2)
-        array([0.95, 0.02, 0.19])
-
-        Explained in :doc:`/book/background/after-a-release`.
         """
         count, rng = integer("count", count, least=1), analyst_generator(rng)
         weights, alpha, beta = self._parts()
@@ -252,6 +224,9 @@ class GridDensity:
     >>> density = GridDensity(lambda t: -0.5 * (t / 0.01) ** 2, (-1.0, 1.0))
     >>> round(density.sd, 6), round(density.quantile(0.975), 6)
     (0.01, 0.0196)
+    >>> flat = GridDensity(np.zeros_like, (0.0, 2.0))
+    >>> flat.pdf([1.0, 3.0]).round(6), flat.cdf([0.5]).round(6), flat.draw(2, np.random.default_rng(0)).round(2)
+    (array([0.5, 0. ]), array([0.25]), array([1.27, 0.54]))
 
     Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
@@ -301,15 +276,6 @@ class GridDensity:
         -------
         ndarray
             The density, of theta's shape.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.expfam import GridDensity
-        >>> GridDensity(np.zeros_like, (0.0, 2.0)).pdf([1.0, 3.0]).round(6)
-        array([0.5, 0. ])
-
-        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         points = np.asarray(theta, dtype=float)
         inside = (points >= self._support[0]) & (points <= self._support[1])
@@ -328,15 +294,6 @@ class GridDensity:
         -------
         ndarray
             The cumulative probability, of theta's shape.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.expfam import GridDensity
-        >>> GridDensity(np.zeros_like, (0.0, 2.0)).cdf([0.5]).round(6)
-        array([0.25])
-
-        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         return np.asarray(np.interp(self._to_grid(np.asarray(theta, dtype=float)), self._grid, self._cdf))
 
@@ -352,15 +309,6 @@ class GridDensity:
         -------
         float
             The quantile.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.expfam import GridDensity
-        >>> round(GridDensity(np.zeros_like, (0.0, 2.0)).quantile(0.25), 6)
-        0.5
-
-        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         return float(self._from_grid(np.interp(_share("q", q), self._cdf, self._grid)))
 
@@ -378,15 +326,6 @@ class GridDensity:
         -------
         ndarray
             The draws.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.expfam import GridDensity
-        >>> GridDensity(np.zeros_like, (0.0, 2.0)).draw(2, np.random.default_rng(0)).round(2)
-        array([1.27, 0.54])
-
-        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
         """
         count, rng = integer("count", count, least=1), analyst_generator(rng)
         return self._from_grid(np.interp(rng.random(count), self._cdf, self._grid))
@@ -417,8 +356,8 @@ class HalfLineDensity(GridDensity):
     >>> import numpy as np
     >>> from dpbook.expfam import HalfLineDensity
     >>> density = HalfLineDensity(lambda t: 3 * np.log(t) - 2 * t)  # Gamma(4, 2)
-    >>> round(density.mean, 6), round(density.sd, 6)
-    (2.0, 1.0)
+    >>> round(density.mean, 6), round(density.sd, 6), density.pdf([-1.0, 1.5]).round(4)
+    (2.0, 1.0, array([0.    , 0.4481]))
 
     Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
@@ -435,27 +374,7 @@ class HalfLineDensity(GridDensity):
         return np.where(np.isnan(values), -np.inf, values)  # far outside, a density may be 0 · ∞
 
     def pdf(self, theta: ArrayLike) -> Array:
-        """Return the density at ``theta``, 0 below 0.
-
-        Parameters
-        ----------
-        theta : array
-            Points.
-
-        Returns
-        -------
-        ndarray
-            The density, of theta's shape.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.expfam import HalfLineDensity
-        >>> HalfLineDensity(lambda t: -t).pdf([-1.0, 1.0]).round(4)
-        array([0.    , 0.3679])
-
-        Explained in :doc:`/book/exponential-families/noise-aware-inference`.
-        """
+        """Return the density at ``theta``, 0 below 0."""
         points = np.asarray(theta, dtype=float)
         at = np.where(points > 0, points, 1.0)
         return np.where(points > 0, np.exp(self._of_parameter(at) - self._log_total), 0.0)
