@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from dpbook import sensitivity as exact
-from dpbook._arrays import Array
+from dpbook._arrays import Array, project_to_simplex
 from dpbook._validation import fraction, integer, interval
 from dpbook.expfam.clipped_powers import (
     FAR,
@@ -230,11 +230,7 @@ class Multinomial(Family):
 
     def nearest_valid(self, sums: Array, n: Array) -> Array:
         """Project the counts on the simplex of non-negative counts with total n."""
-        total = np.broadcast_to(np.asarray(n, dtype=float), sums.shape[:-1])[..., None]
-        ordered = -np.sort(-sums, axis=-1)
-        excess = (np.cumsum(ordered, axis=-1) - total) / np.arange(1, self.k + 1)
-        last = np.sum(ordered > excess, axis=-1, keepdims=True) - 1
-        return np.asarray(np.maximum(sums - np.take_along_axis(excess, last, axis=-1), 0.0))
+        return project_to_simplex(sums, n)
 
     def prior_information(self, prior: Dirichlet) -> Array:
         """Return the precision of the probabilities, their sum fixed."""
