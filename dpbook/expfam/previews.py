@@ -74,38 +74,38 @@ def preview(
     n = integer("n", n, least=1)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     one_of("outside", outside, OUTSIDE)
-    guess = _guess(family, theta)
-    prior = family.default_prior if prior is None else prior
-    free = family.free_directions
-    belief = np.zeros((free.shape[1],) * 2)
-    if prior is not None:
-        family.check_prior(prior)
-        belief = family.prior_information(prior)
+    slope, spread = _slope_and_spread(family, _guess(family, theta), outside)
     change, scale, noise_variance = _noise(family, outside, mechanism, epsilon, delta)
-    slope, spread = _slope_and_spread(family, guess, outside)
+    free, belief = family.free_directions, _belief(family, prior)
     released, own = slice(0, family.size), slice(spread.shape[0] - family.size, None)
 
-    def sds(information: Array) -> Any:
-        return _plain(np.sqrt(np.diag(free @ np.linalg.inv(information) @ free.T)), family)
+    def sds(statistics: slice, covariance: Array, prior_information: Array | float = 0.0) -> Any:
+        gradient = n * slope[statistics] @ free
+        information = gradient.T @ np.linalg.pinv(covariance, hermitian=True) @ gradient + prior_information
+        found = np.sqrt(np.diag(free @ np.linalg.inv(information) @ free.T))
+        return float(found[0]) if family.parameters == 1 else found
 
-    def information(rows: slice, covariance: Array) -> Array:
-        gradient = n * slope[rows] @ free
-        return np.asarray(gradient.T @ np.linalg.pinv(covariance, hermitian=True) @ gradient)
-
-    noise = noise_variance * np.eye(family.size)
-    sampling = n * spread[released, released]
-    noise_sd, sampling_sd = sds(information(released, noise)), sds(information(released, sampling))
-    shape = () if family.parameters == 1 else (family.parameters,)
+    sampling, noise = n * spread[released, released], noise_variance * np.eye(family.size)
+    noise_sd, sampling_sd = sds(released, noise), sds(released, sampling)
     return Preview(
-        names=family.labels or component_labels("theta", shape),
+        names=family.labels or component_labels("theta", () if family.parameters == 1 else (family.parameters,)),
         sensitivity=change,
         noise_scale=scale,
         noise_sd=noise_sd,
         sampling_sd=sampling_sd,
-        posterior_sd=sds(information(released, sampling + noise) + belief),
-        nonprivate_sd=sds(information(own, n * spread[own, own]) + belief),
+        posterior_sd=sds(released, sampling + noise, belief),
+        nonprivate_sd=sds(own, n * spread[own, own], belief),
         break_even_n=n * (noise_sd / sampling_sd) ** 2,
     )
+
+
+def _belief(family: Family, prior: Any) -> Array | float:
+    """Return the precision of the prior, or of the family's own where none is given, along the free directions."""
+    prior = family.default_prior if prior is None else prior
+    if prior is None:
+        return 0.0
+    family.check_prior(prior)
+    return family.prior_information(prior)
 
 
 def _noise(family: Family, outside: str, mechanism: str, epsilon: float, delta: float) -> tuple[float, float, float]:
@@ -137,7 +137,3 @@ def _slope_and_spread(family: Family, guess: Array, outside: str) -> tuple[Array
         ends = [family.moments(point[0] if scalar else point, outside)[0] for point in (guess - shift, guess + shift)]
         columns.append((ends[1] - ends[0]) / (2 * step))
     return np.stack(columns, axis=-1), family.moments(guess[0] if scalar else guess, outside)[1]
-
-
-def _plain(values: Array, family: Family) -> Any:
-    return float(values[0]) if family.parameters == 1 else values
