@@ -39,7 +39,7 @@ def microseconds_per_chain_iteration(chains: int, iterations: int) -> float:
     rng = np.random.default_rng(1)
     start = State(rng.random(chains), np.full(chains, 30.0))
     begun = time.perf_counter()
-    run(sampler(31.0, 100, 0.1), start, draws=iterations, burn_in=0, rng=rng)
+    run(sampler(31.0, 100, 0.1), start, per_chain=iterations, burn_in=0, rng=rng)
     return 1e6 * (time.perf_counter() - begun) / (chains * iterations)
 
 

@@ -35,7 +35,7 @@ def sweep_time(releases: int, sweeps: int, *, leap: bool) -> float:
     step = gibbs_step(*problem, outside="clip", laplace=True, leap=leap)
     state = gibbs_start(*problem, 1, rng)
     begun = time.perf_counter()
-    run(step, state, draws=sweeps, burn_in=0, keep=["theta"], rng=rng)
+    run(step, state, per_chain=sweeps, burn_in=0, keep=["theta"], rng=rng)
     return time.perf_counter() - begun
 
 

@@ -173,7 +173,7 @@ class Kernel:
     >>> start = kernel.start(rng.normal(size=(2, 20)) * sd)
     >>> def record(rng, state, info):
     ...     return {"x": by_chain(state.position, 10), "acceptance": by_chain(info.acceptance, 10)}
-    >>> kept = run(kernel, start, draws=500, burn_in=400, adapt=WarmUp(400), record=record, rng=rng)
+    >>> kept = run(kernel, start, per_chain=500, burn_in=400, adapt=WarmUp(400), record=record, rng=rng)
     >>> kept["x"].shape, bool(0.6 < kept["acceptance"].mean() < 0.95)  # (chain, draw, posterior, dim)
     ((10, 500, 2, 2), True)
     >>> (kept["x"][:, :, 1].std(axis=(0, 1)) / [3.0, 0.01]).round(1)

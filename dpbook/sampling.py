@@ -52,7 +52,7 @@ def run(
     step: Step[State],
     state: State,
     *,
-    draws: int,
+    per_chain: int,
     burn_in: int | None = None,
     thin: int = 1,
     keep: Sequence[str] | None = None,
@@ -64,7 +64,7 @@ def run(
 ) -> dict[str, NDArray[np.float64]]:
     """Advance ``state`` by ``step`` and return the draws that its fields pass through.
 
-    It takes ``burn_in + draws * thin`` steps, and keeps the last of every ``thin`` after the burn-in.
+    It takes ``burn_in + per_chain * thin`` steps, and keeps the last of every ``thin`` after the burn-in.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def run(
     state : NamedTuple of arrays
         Where the chains start; it is not kept. The first axis of every kept field is the chain. Start chains far
         apart, or R-hat cannot tell that they have not met.
-    draws : int
+    per_chain : int
         How many states each chain keeps.
     burn_in : int, optional
         Steps taken before the first that counts. By default half as many as after it, which follows the rule
@@ -116,7 +116,7 @@ def run(
     ...     return Pair(x, rng.normal(0.9 * x, np.sqrt(1 - 0.9**2))), None
     >>> rng = np.random.default_rng(1)
     >>> start = Pair(*rng.normal(scale=3, size=(2, 20)))
-    >>> kept = run(step, start, draws=1000, rng=rng)
+    >>> kept = run(step, start, per_chain=1000, rng=rng)
     >>> kept["x"].shape
     (20, 1000)
     >>> print(np.corrcoef(kept["x"].ravel(), kept["y"].ravel())[0, 1].round(2))
@@ -126,7 +126,7 @@ def run(
 
     >>> def record(rng, state, info):
     ...     return {"new": rng.normal(state.x)}  # of N(x, 1), whose variance is 2
-    >>> print(run(step, start, draws=1000, record=record, rng=rng)["new"].var().round(1))
+    >>> print(run(step, start, per_chain=1000, record=record, rng=rng)["new"].var().round(1))
     2.0
 
     A step that learns in the burn-in, through ``adapt``, is in :mod:`dpbook.hamiltonian`.
@@ -134,13 +134,13 @@ def run(
     Explained in :doc:`/book/background/bayesian-primer`.
     """
     rng = analyst_generator(rng)
-    draws, thin = integer("draws", draws, least=1), integer("thin", thin, least=1)
-    burn_in = draws * thin // 2 if burn_in is None else integer("burn_in", burn_in, least=0)
+    per_chain, thin = integer("per_chain", per_chain, least=1), integer("thin", thin, least=1)
+    burn_in = per_chain * thin // 2 if burn_in is None else integer("burn_in", burn_in, least=0)
     if record is not None and keep is not None:
         raise ValueError("keep and record exclude each other: record says what is kept")
     take = _recorder(state, keep) if record is None else record
-    kept = _room(draws, "state", take(rng, state, None)) if record is None else {}
-    for iteration in tqdm(range(burn_in + draws * thin), desc=label, disable=not progress, leave=False):
+    kept = _room(per_chain, "state", take(rng, state, None)) if record is None else {}
+    for iteration in tqdm(range(burn_in + per_chain * thin), desc=label, disable=not progress, leave=False):
         state, info = step(rng, state)
         if iteration < burn_in:
             step = step if adapt is None else adapt(step, state, info, iteration)
@@ -148,7 +148,7 @@ def run(
         draw, rest = divmod(iteration - burn_in, thin)
         if rest == thin - 1:
             now = take(rng, state, info)
-            kept = kept or _room(draws, "record", now)
+            kept = kept or _room(per_chain, "record", now)
             for name, array in kept.items():
                 array[draw] = _same_shape(name, now[name], array.shape[1:])
     return {name: np.moveaxis(array, 0, 1) for name, array in kept.items()}

@@ -32,7 +32,7 @@ def sampled(chains: int, draws: int, warm_up: int, rng: np.random.Generator, thi
 
     start = kernel.start(rng.normal(scale=3, size=(2, 3 * chains)))
     adapt = WarmUp(warm_up)
-    return run(kernel, start, draws=draws, burn_in=warm_up, thin=thin, adapt=adapt, record=record, rng=rng)
+    return run(kernel, start, per_chain=draws, burn_in=warm_up, thin=thin, adapt=adapt, record=record, rng=rng)
 
 
 def test_every_posterior_of_a_batch_is_drawn_from_its_own_law() -> None:
@@ -68,7 +68,7 @@ def test_nothing_is_learnt_after_the_warm_up() -> None:
 
     kernel = normals(2)
     record = lambda _, state, __: {"x": by_chain(state.position, 2)}  # noqa: E731
-    run(kernel, kernel.start(np.zeros((2, 6))), draws=5, thin=3, burn_in=7, adapt=Counted(7), record=record)
+    run(kernel, kernel.start(np.zeros((2, 6))), per_chain=5, thin=3, burn_in=7, adapt=Counted(7), record=record)
     assert calls == list(range(7))
 
 
@@ -102,7 +102,7 @@ def test_a_proposal_without_a_density_is_refused() -> None:
     kernel = Kernel(density, Tuning.first(np.ones((1, 1, 400)), 400))
     record = lambda _, state, __: {"x": by_chain(state.position, 400)}  # noqa: E731
     start, rng = kernel.start(np.full((1, 400), 0.5)), np.random.default_rng(6)
-    kept = run(kernel, start, draws=1, burn_in=100, adapt=WarmUp(100), record=record, rng=rng)["x"].ravel()
+    kept = run(kernel, start, per_chain=1, burn_in=100, adapt=WarmUp(100), record=record, rng=rng)["x"].ravel()
     assert (kept > 0).all()
     assert stats.kstest(kept, "halfnorm").pvalue > 1e-4
 

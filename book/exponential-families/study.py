@@ -138,7 +138,7 @@ def traces(*, trials: int = 1, seed: int = SEED, iterations: int = 500, chains: 
         world = simulate(name, 1000, 0.1, trials=2, rng=cell_rng(seed, "traces", name))
         sampler = package_sampler(world, outside)
         rng = cell_rng(seed, "traces", name, outside)
-        kept = run(sampler.step, sampler.start(chains, rng), draws=iterations, burn_in=0, keep=["theta"], rng=rng)
+        kept = run(sampler.step, sampler.start(chains, rng), per_chain=iterations, burn_in=0, keep=["theta"], rng=rng)
         label = name if outside == "all" else f"{name} {outside}"
         table[label] = kept["theta"][:, :, 0].ravel()
         table[f"{label} truth"] = np.full(chain.size, world.theta[0])

@@ -274,7 +274,7 @@ def gibbs_draws(world: World, outside: str, sampler: Sampler, rng: np.random.Gen
     kept = run(
         sampler.step,
         sampler.start(1, rng),
-        draws=150,
+        per_chain=150,
         burn_in=max(500, math.ceil(10 * time_between)),
         thin=max(5, math.ceil(time_between / 2.5)),
         keep=["theta"],

@@ -237,7 +237,7 @@ def _gibbs(
     kept = run(
         step,
         gibbs_start(*problem, chains, rng, outside=outside),
-        draws=-(-draws // chains),
+        per_chain=-(-draws // chains),
         burn_in=_BURN_IN,
         thin=_THIN,
         keep=["theta"],

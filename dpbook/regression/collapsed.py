@@ -30,7 +30,7 @@ _SHORT, _FAR_OUT = 0.06, 3.0  # on average over all directions; in standard devi
 def sample(
     task: Task,
     *,
-    draws: int,
+    per_chain: int,
     chains: int,
     rng: np.random.Generator,
     progress: bool = False,
@@ -40,9 +40,15 @@ def sample(
 
     Releases that the prior of the covariates overrules are drawn by the exact law of the sums.
     """
-    settings: dict[str, Any] = {"draws": draws, "chains": chains, "rng": rng, "warm_up": warm_up, "progress": progress}
-    theta = np.empty((task.releases, chains, draws, task.layout.regressors))
-    sigma2 = np.empty((task.releases, chains, draws))
+    settings: dict[str, Any] = {
+        "per_chain": per_chain,
+        "chains": chains,
+        "rng": rng,
+        "warm_up": warm_up,
+        "progress": progress,
+    }
+    theta = np.empty((task.releases, chains, per_chain, task.layout.regressors))
+    sigma2 = np.empty((task.releases, chains, per_chain))
     strained = prior_overrules(task)
     targets: tuple[tuple[Any, type[Target]], ...] = ((~strained, CollapsedTarget), (strained, ExactTarget))
     for which, target in targets:

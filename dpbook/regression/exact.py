@@ -23,7 +23,7 @@ __all__: list[str] = []
 def sample(
     task: Task,
     *,
-    draws: int,
+    per_chain: int,
     chains: int,
     rng: np.random.Generator,
     progress: bool = False,
@@ -39,7 +39,14 @@ def sample(
             f"method 'exact' needs at least {least} records (one more than theta has entries), got {task.n.min():g}"
         )
     return draw(
-        ExactTarget, task, draws=draws, chains=chains, rng=rng, warm_up=warm_up, progress=progress, label="exact"
+        ExactTarget,
+        task,
+        per_chain=per_chain,
+        chains=chains,
+        rng=rng,
+        warm_up=warm_up,
+        progress=progress,
+        label="exact",
     )
 
 

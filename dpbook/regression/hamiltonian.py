@@ -35,7 +35,7 @@ def draw(
     target_of: Callable[[Task, int], Target],
     task: Task,
     *,
-    draws: int,
+    per_chain: int,
     chains: int,
     rng: np.random.Generator,
     warm_up: int | None = None,
@@ -45,8 +45,8 @@ def draw(
     """Sample the posteriors of a batch of releases, some hundred releases at a time, so that they fit in the cache."""
     warm_up = _WARM_UP if warm_up is None else warm_up
     size = max(1, _CACHE // (task.layout.size**2 * chains))
-    theta = np.empty((task.releases, chains, draws, task.layout.regressors))
-    sigma2 = np.empty((task.releases, chains, draws))
+    theta = np.empty((task.releases, chains, per_chain, task.layout.regressors))
+    sigma2 = np.empty((task.releases, chains, per_chain))
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused
         for start in range(0, task.releases, size):
             block = slice(start, start + size)
@@ -55,7 +55,7 @@ def draw(
             kept = run(
                 step,
                 state,
-                draws=draws,
+                per_chain=per_chain,
                 burn_in=warm_up,
                 record=step.record,
                 adapt=partial(_adapt, warm_up=WarmUp(warm_up), length=warm_up),

@@ -27,23 +27,23 @@ __all__: list[str] = []
 def sample(
     task: Task,
     *,
-    draws: int,
+    per_chain: int,
     chains: int,
     rng: np.random.Generator,
     progress: bool = False,
     warm_up: int = 500,
 ) -> Draws:
     """Draw theta and sigma2 together with all unseen records, one release after the other."""
-    theta = np.empty((task.releases, chains, draws, task.layout.regressors))
-    sigma2 = np.empty((task.releases, chains, draws))
+    theta = np.empty((task.releases, chains, per_chain, task.layout.regressors))
+    sigma2 = np.empty((task.releases, chains, per_chain))
     for i in range(task.releases):
         one = task.part(slice(i, i + 1))
         target = RecordsTarget(one)
         first = target.start(chains, rng)
-        found = _no_u_turn(target.evaluate, first, draws, chains, warm_up, rng, progress)  # (chain, draw, dim)
+        found = _no_u_turn(target.evaluate, first, per_chain, chains, warm_up, rng, progress)  # (chain, draw, dim)
         natural = target.parameters(found.reshape(-1, found.shape[-1]))
-        theta[i] = natural.theta.T.reshape(chains, draws, -1)
-        sigma2[i] = natural.sigma2.reshape(chains, draws)
+        theta[i] = natural.theta.T.reshape(chains, per_chain, -1)
+        sigma2[i] = natural.sigma2.reshape(chains, per_chain)
     return Draws(theta, sigma2)
 
 
@@ -137,7 +137,7 @@ def require_pymc() -> tuple[Any, Any]:
 def _no_u_turn(
     density: Callable[[Array], tuple[float, Array]],
     first: Array,
-    draws: int,
+    per_chain: int,
     chains: int,
     warm_up: int,
     rng: np.random.Generator,
@@ -163,7 +163,7 @@ def _no_u_turn(
         position = pymc.Flat("position", shape=first.shape[1])
         pymc.Potential("density", Density()(position)[0])
         trace = pymc.sample(
-            draws=draws,
+            draws=per_chain,
             tune=warm_up,
             chains=chains,
             cores=1,

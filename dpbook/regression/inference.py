@@ -197,8 +197,8 @@ def sample(
     """Draw from the posteriors of a task by one of the methods; ``draws`` and ``chains`` as in :func:`infer`."""
     if chains is None:
         chains = _FEW if method in ("naive", "individual") or task.releases > _LONG else _MANY
-    each = -(-draws // chains)
-    return _SAMPLERS[method](task, draws=each, chains=chains, rng=rng, progress=progress, **options)
+    per_chain = -(-draws // chains)
+    return _SAMPLERS[method](task, per_chain=per_chain, chains=chains, rng=rng, progress=progress, **options)
 
 
 def check_before_release(

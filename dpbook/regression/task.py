@@ -1,7 +1,7 @@
 """What every sampler of this chapter takes and returns: a batch of releases with priors, in coordinates, and draws.
 
-A sampler is a function ``sample(task, *, draws, chains, rng, progress=False) -> Draws`` that advances all releases and
-chains together; its ``draws`` are those of each chain.
+A sampler is a function ``sample(task, *, per_chain, chains, rng, progress=False) -> Draws`` that advances all releases
+and chains together.
 """
 
 from __future__ import annotations

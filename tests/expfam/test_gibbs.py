@@ -137,7 +137,7 @@ def test_treating_the_tails_as_independent_is_caught_by_the_sd():
         )
         step = gibbs_step(*problem, outside="clip", laplace=True)
         start = gibbs_start(*problem, 20, rng)
-        kept = run(step, start, draws=100, burn_in=100, thin=4, keep=["theta"], rng=rng)["theta"]
+        kept = run(step, start, per_chain=100, burn_in=100, thin=4, keep=["theta"], rng=rng)["theta"]
         return np.std(kept, axis=(0, 1))
 
     right, wrong = (np.mean(sds(m) / exact) for m in (family, Independent(family.lower, family.upper)))

@@ -196,7 +196,7 @@ def test_a_redraw_that_forgets_the_release_widens_the_posterior_by_an_eighth() -
     ratios = []
     for step in (problem.step(noisy), line_10(problem, noisy, problem.step(noisy))):
         start = gibbs_start(family, prior, noisy, *sizes, 20, rng, outside="redact")
-        theta = run(step, start, draws=40, burn_in=60, thin=3, keep=["theta"], rng=rng)["theta"]
+        theta = run(step, start, per_chain=40, burn_in=60, thin=3, keep=["theta"], rng=rng)["theta"]
         ratios.append(float(np.mean(theta.std(axis=(0, 1)) / collapsed)))
     assert abs(ratios[0] - 1) < 0.03
     assert 1.08 < ratios[1] < 1.18

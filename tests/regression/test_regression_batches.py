@@ -166,13 +166,13 @@ def test_a_sampler_is_looked_up_by_name_and_given_the_whole_batch(method, monkey
     def stub(task, **settings):
         seen.update(settings, releases=task.releases)
         return Draws(
-            np.zeros((task.releases, settings["chains"], settings["draws"], 2)),
-            np.ones((task.releases, settings["chains"], settings["draws"])),
+            np.zeros((task.releases, settings["chains"], settings["per_chain"], 2)),
+            np.ones((task.releases, settings["chains"], settings["per_chain"])),
         )
 
     monkeypatch.setitem(inference._SAMPLERS, method, stub)
     found = regression.infer([released()] * 2, PRIOR, method=method, draws=12, chains=3, progress=False, warm_up=5)
-    assert (seen["releases"], seen["draws"], seen["chains"], seen["warm_up"]) == (2, 4, 3, 5)
+    assert (seen["releases"], seen["per_chain"], seen["chains"], seen["warm_up"]) == (2, 4, 3, 5)
     assert [each.method for each in found] == [method, method]
 
 

@@ -215,7 +215,7 @@ def test_draws_agree_with_importance_sampling_from_the_prior(mechanism):
     # average likelihood over 12 draws of the variances (Laplace), or by its likelihood (Gaussian).
     rng = np.random.default_rng(7)
     task, _ = designed(1, 50, 1.0, rng, mechanism=mechanism)
-    drawn = pooled(collapsed.sample(task, draws=200, chains=20, rng=rng, warm_up=200))[0]
+    drawn = pooled(collapsed.sample(task, per_chain=200, chains=20, rng=rng, warm_up=200))[0]
     count = 60_000
     many = Parametrisation.of(task, count)
     natural = many.natural(many.prior_draw(rng))
@@ -249,7 +249,7 @@ def test_posteriors_are_calibrated(n, epsilon):
     # 100 trials. KS and variance tests of three parameters, Holm-corrected: .002 a case, .8 % for the four of them.
     rng = np.random.default_rng(n + int(10 * epsilon))
     task, truth = designed(100, n, epsilon, rng)
-    drawn = collapsed.sample(task, draws=100, chains=4, rng=rng, warm_up=250)
+    drawn = collapsed.sample(task, per_chain=100, chains=4, rng=rng, warm_up=250)
     values = pooled(drawn)
     ranks = ((values < truth[:, None]).sum(axis=1) + rng.random(truth.shape)) / (values.shape[1] + 1)
     assert np.quantile(worst_rhat(drawn), 0.9) < 1.1
@@ -262,7 +262,7 @@ def test_chains_from_far_apart_find_the_sign_of_the_slope():
     # The source's sampler, started from the prior, sat in a flipped mode in a fifth of the runs at n = 1000, epsilon 1.
     rng = np.random.default_rng(11)
     task, truth = designed(40, 1000, 1.0, rng)
-    drawn = collapsed.sample(task, draws=150, chains=4, rng=rng, warm_up=300)
+    drawn = collapsed.sample(task, per_chain=150, chains=4, rng=rng, warm_up=300)
     assert np.quantile(worst_rhat(drawn), 0.9) < 1.1
     steep = np.abs(truth[:, 1]) > 1.0
     slopes = drawn.theta[steep, ..., 1].mean(axis=2)
@@ -274,7 +274,7 @@ def test_both_modes_are_visited_where_the_sign_is_open():
     rng = np.random.default_rng(3)
     task, _ = designed(1, 1000, 1.0, rng)
     task = replace(task, noisy=np.array([[0.0, 0.0, 20.0, 0.0, 120.0]]), scale=np.array([12.0]))
-    drawn = collapsed.sample(task, draws=250, chains=8, rng=rng, warm_up=250)
+    drawn = collapsed.sample(task, per_chain=250, chains=8, rng=rng, warm_up=250)
     positive = (drawn.theta[0, ..., 1] > 0).mean(axis=1)
     assert np.abs(drawn.theta[0, ..., 1]).mean() > 1
     assert positive.min() > 0.2
@@ -405,7 +405,7 @@ def test_a_wild_release_gives_a_sane_posterior():
     task = replace(task, noisy=np.array(noisy, dtype=float))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        drawn = collapsed.sample(task, draws=200, chains=6, rng=rng, warm_up=300)
+        drawn = collapsed.sample(task, per_chain=200, chains=6, rng=rng, warm_up=300)
     assert np.isfinite(drawn.theta).all()
     assert worst_rhat(drawn).max() < 1.3
     means = drawn.sigma2.mean(axis=(1, 2))
@@ -440,14 +440,16 @@ def test_releases_in_one_batch_need_not_share_anything_but_their_shape():
         ParameterPrior(*(np.concatenate(pair) for pair in zip(first.prior, second.prior, strict=True))),
         CovariatePrior(*(np.concatenate(pair) for pair in zip(first.covariates, second.covariates, strict=True))),
     )
-    together = pooled(collapsed.sample(both, draws=150, chains=16, rng=rng, warm_up=200))
+    together = pooled(collapsed.sample(both, per_chain=150, chains=16, rng=rng, warm_up=200))
     for values, task in zip(together, (first, second), strict=True):
-        alone = pooled(collapsed.sample(task, draws=150, chains=16, rng=rng, warm_up=200))[0]
+        alone = pooled(collapsed.sample(task, per_chain=150, chains=16, rng=rng, warm_up=200))[0]
         # at least 600 effective draws each: five standard errors
         assert (np.abs(values.mean(axis=0) - alone.mean(axis=0)) / alone.std(axis=0)).max() < 5 * np.sqrt(2 / 600)
 
 
 def test_the_same_generator_gives_the_same_draws():
     task, _ = designed(2, 100, 1.0, np.random.default_rng(1))
-    one, other = (collapsed.sample(task, draws=5, chains=2, rng=np.random.default_rng(2), warm_up=20) for _ in range(2))
+    one, other = (
+        collapsed.sample(task, per_chain=5, chains=2, rng=np.random.default_rng(2), warm_up=20) for _ in range(2)
+    )
     np.testing.assert_array_equal(one.theta, other.theta)

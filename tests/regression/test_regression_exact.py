@@ -76,7 +76,7 @@ def test_without_information_the_sums_have_the_law_of_simulated_records(n, d, in
     rng = np.random.default_rng(n)
     layout = Layout(d, intercept)
     task = one_task(np.zeros(layout.size), float(n), 1e7, d=d, intercept=intercept)
-    drawn = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
+    drawn = exact.sample(task, per_chain=200, chains=20, rng=rng, warm_up=200)
     plain = Parametrisation.of(task, 20_000)
     prior = plain.natural(plain.prior_draw(rng))
     pairs = [(drawn.theta[0, ..., j], prior.theta[j]) for j in range(layout.regressors)] + [
@@ -100,7 +100,7 @@ def test_draws_agree_with_simulating_records_and_weighting_them_by_the_noise(n, 
     weight /= weight.sum()
     effective = 1 / (weight**2).sum()
     assert effective > 250
-    drawn = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
+    drawn = exact.sample(task, per_chain=200, chains=20, rng=rng, warm_up=200)
     for ours, theirs in [
         *zip(np.moveaxis(drawn.theta[0], -1, 0), natural.theta, strict=True),
         (drawn.sigma2[0], natural.sigma2),
@@ -122,8 +122,8 @@ def test_at_a_thousand_records_it_agrees_with_the_collapsed_sampler(mechanism):
     y = 0.2 + 0.5 * x + rng.normal(0, 0.2, size=1000)
     sums = np.array([x.sum(), y.sum(), x @ x, x @ y, y @ y])
     task = one_task(sums + rng.laplace(scale=5.3, size=5), 1000.0, 5.3, mechanism=mechanism)
-    ours = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
-    theirs = collapsed.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
+    ours = exact.sample(task, per_chain=200, chains=20, rng=rng, warm_up=200)
+    theirs = collapsed.sample(task, per_chain=200, chains=20, rng=rng, warm_up=200)
     for one, other in zip(parameters(ours), parameters(theirs), strict=True):
         assert abs(one.mean() - other.mean()) < 5 * other.std() * np.sqrt(2 / 1000)
         assert abs(np.log(one.std() / other.std())) < 5 * np.sqrt(2 / 1000)
@@ -135,8 +135,8 @@ def test_at_ten_records_the_central_limit_theorem_costs_less_than_a_quarter_of_a
     x = rng.normal(0, 0.4, size=10)
     y = 0.2 + 0.5 * x + rng.normal(0, 0.2, size=10)
     task = one_task([x.sum(), y.sum(), x @ x, x @ y, y @ y], 10.0, 0.5)
-    ours = exact.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
-    theirs = collapsed.sample(task, draws=200, chains=20, rng=rng, warm_up=200)
+    ours = exact.sample(task, per_chain=200, chains=20, rng=rng, warm_up=200)
+    theirs = collapsed.sample(task, per_chain=200, chains=20, rng=rng, warm_up=200)
     gap = abs(ours.theta[..., 1].mean() - theirs.theta[..., 1].mean()) / ours.theta[..., 1].std()
     assert gap < 0.25
     ratio = theirs.sigma2.mean() / ours.sigma2.mean()
@@ -157,7 +157,7 @@ def test_without_noise_it_is_the_conjugate_posterior_even_at_five_records():
 
 def test_too_few_records_are_refused_by_name():
     with pytest.raises(ValueError, match="at least 3 records"):
-        exact.sample(one_task(np.zeros(5), 2.0, 1.0), draws=1, chains=1, rng=np.random.default_rng(0))
+        exact.sample(one_task(np.zeros(5), 2.0, 1.0), per_chain=1, chains=1, rng=np.random.default_rng(0))
 
 
 def test_a_wrong_law_is_caught_by_the_same_comparison():
@@ -170,7 +170,7 @@ def test_a_wrong_law_is_caught_by_the_same_comparison():
 
     rng = np.random.default_rng(10)
     task = one_task(np.zeros(5), 4.0, 1e7)
-    drawn = draw(Mutant, task, draws=200, chains=20, rng=rng, warm_up=200)
+    drawn = draw(Mutant, task, per_chain=200, chains=20, rng=rng, warm_up=200)
     plain = Parametrisation.of(task, 20_000)
     prior = plain.natural(plain.prior_draw(rng)).sigma2
     assert stats.ks_2samp(drawn.sigma2[0, :, ::10].ravel(), prior).pvalue < 1e-6
@@ -180,7 +180,7 @@ def test_a_sum_of_squares_far_below_zero_leaves_one_sane_mode():
     # Forty noise scales below zero: by the normal approximation a huge variance of y² would explain it, by the exact
     # law nothing does but the noise.
     rng = np.random.default_rng(11)
-    drawn = exact.sample(one_task([0, 0, 20, 0, -200], 100.0, 5.0), draws=100, chains=8, rng=rng, warm_up=200)
+    drawn = exact.sample(one_task([0, 0, 20, 0, -200], 100.0, 5.0), per_chain=100, chains=8, rng=rng, warm_up=200)
     means = drawn.theta[0].mean(axis=1)
     assert (np.abs(means) < 0.5).all()
     assert drawn.sigma2.max() < 2

@@ -319,7 +319,7 @@ def test_accounting_for_the_noise_of_the_moments_makes_the_fourth_ones_irrelevan
     other = dataclasses.replace(p, moments=p.moments + 37.0)
 
     def draws(of, account):
-        settings = {"draws": 50, "chains": 4, "burn_in": 20, "thin": 1, "account_for_moments": account}
+        settings = {"per_chain": 50, "chains": 4, "burn_in": 20, "thin": 1, "account_for_moments": account}
         return gibbs.sample(of, kind="gibbs-noisy", rng=np.random.default_rng(12), **settings).theta
 
     np.testing.assert_array_equal(draws(p, True), draws(other, True))
@@ -351,7 +351,7 @@ def test_taking_noisy_moments_for_the_truth_is_overconfident():
     covered = []
     for account in (False, True):
         drawn = gibbs.sample(
-            p, kind="gibbs-noisy", draws=100, chains=4, burn_in=300, thin=5, rng=rng, account_for_moments=account
+            p, kind="gibbs-noisy", per_chain=100, chains=4, burn_in=300, thin=5, rng=rng, account_for_moments=account
         ).theta.reshape(count, -1, 2)
         low, high = np.quantile(drawn[..., 1], [0.05, 0.95], axis=1)
         covered.append(np.mean((low <= theta[:, 1]) & (theta[:, 1] <= high)))
@@ -368,7 +368,7 @@ def test_chains_start_apart_and_near_the_release():
     assert (away.std(axis=0) > 0.7).all()
     np.testing.assert_allclose(nearest_valid(state.sums, state.records, p.layout), state.sums, atol=1e-6)
     drawn = gibbs.sample(
-        p, kind="gibbs-update", draws=100, chains=20, burn_in=300, thin=5, rng=np.random.default_rng(15)
+        p, kind="gibbs-update", per_chain=100, chains=20, burn_in=300, thin=5, rng=np.random.default_rng(15)
     )
     assert (state.theta[:, 0].std(axis=0) > drawn.theta[0].reshape(-1, 2).std(axis=0)).all()
 
@@ -379,7 +379,9 @@ def test_printed_variants_run(variant, kind):
     x, y = line(20)
     made = regression.release(x, y, **BOUNDS, epsilon=0.2, moments=True, rng=np.random.default_rng(16))
     p = task_of([made] * 3, PRIOR, method=kind)
-    drawn = gibbs.sample(p, kind=kind, draws=30, chains=4, burn_in=10, thin=1, rng=np.random.default_rng(17), **variant)
+    drawn = gibbs.sample(
+        p, kind=kind, per_chain=30, chains=4, burn_in=10, thin=1, rng=np.random.default_rng(17), **variant
+    )
     assert drawn.theta.shape == (3, 4, 30, 2)
     assert np.isfinite(drawn.theta).all()
 

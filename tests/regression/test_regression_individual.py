@@ -71,9 +71,9 @@ def test_latent_records_agree_with_the_exact_law_at_ten_records_and_with_the_col
     # 2 chains of 150 draws: at least 60 effective draws. 4.5 standard errors of a mean, and of a log sd.
     rng = np.random.default_rng(5)
     task = small_task(10, 1.0, rng)
-    ours = individual.sample(task, draws=150, chains=2, rng=rng, warm_up=200)
-    gold = exact.sample(task, draws=200, chains=10, rng=rng, warm_up=200)
-    nearly = collapsed.sample(task, draws=200, chains=10, rng=rng, warm_up=200)
+    ours = individual.sample(task, per_chain=150, chains=2, rng=rng, warm_up=200)
+    gold = exact.sample(task, per_chain=200, chains=10, rng=rng, warm_up=200)
+    nearly = collapsed.sample(task, per_chain=200, chains=10, rng=rng, warm_up=200)
     assert ours.theta.shape == (1, 2, 150, 2)
     for pick in (lambda d: d.theta[..., 0], lambda d: d.theta[..., 1], lambda d: np.log(d.sigma2)):
         for other in (gold, nearly):
@@ -92,4 +92,4 @@ def test_without_pymc_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib, "import_module", refuse)
     task = small_task(3, 1.0, np.random.default_rng(0))
     with pytest.raises(ImportError, match=r"dpbook\[pymc\]"):
-        individual.sample(task, draws=1, chains=1, rng=np.random.default_rng(0), warm_up=1)
+        individual.sample(task, per_chain=1, chains=1, rng=np.random.default_rng(0), warm_up=1)

@@ -65,7 +65,7 @@ def sample(observed: Exact, settings: Settings, *, order_by: int, paths: bool, m
     kept = run(
         observed.step,
         observed.start(settings.chains, settings.states, rng),
-        draws=each,
+        per_chain=each,
         burn_in=ANNEALING + burn_in,
         keep=("emission", "transition", "initial", *(["states"] if paths else [])),
         rng=rng,
