@@ -143,7 +143,9 @@ def analyse(
     it misses the truth. Each makes a synthetic set, ``function`` analyses it, and :func:`combine` turns the scatter
     between sets into variances; the replicates' mean bias is taken off. Post-processing: it costs no privacy.
 
-    The intervals suppose that the cliques suffice, which no noise tells, and that records are independent.
+    The intervals suppose that the cliques suffice, which no noise tells, and that records are independent. They take
+    the bias for a constant, so that under strong noise 95 % intervals hold the truth a little too rarely: in chapter
+    5's regression 89 % of the time at epsilon 0.3, 93 % at 3, where those of one synthetic file do 24 % and 72 %.
 
     Parameters
     ----------
