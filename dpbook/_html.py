@@ -10,6 +10,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pandas as pd
+
 __all__: list[str] = []
 
 MOST_ROWS = 20  # of a body; the rest is counted
@@ -50,6 +52,12 @@ def table(
         f"<caption>{_text(caption, None)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{''.join(map(_row, body))}{more}</tbody>{f'<tfoot>{foot}</tfoot>' if foot else ''}</table>"
     )
+
+
+def of_frame(caption: str, frame: pd.DataFrame) -> str:
+    """Return a data frame of numbers as a table, its index heading the rows."""
+    rows = [[name, *row] for name, row in zip(frame.index, frame.to_numpy().tolist(), strict=True)]
+    return table(caption, ["", *frame.columns], rows)
 
 
 def _row(cells: Sequence[Any]) -> str:

@@ -291,9 +291,7 @@ class Combined(abc.ABC):
         return f"{type(self).__name__}({', '.join([*shown[: 3 if more else 4], *more])}; {self._made()})"
 
     def _repr_html_(self) -> str:
-        table = self.summary()
-        rows = [[question, *row] for question, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
-        return _html.table(f"Full-data posterior {self.name}: {self._made()}", ["", *table.columns], rows)
+        return _html.of_frame(f"Full-data posterior {self.name}: {self._made()}", self.summary())
 
 
 @dataclass(frozen=True, repr=False)

@@ -204,6 +204,11 @@ class Regression(abc.ABC):
 
     def _answers(self, batch: Any, partition: Any, points: Array, power: float, prior_power: float) -> Any:
         many = isinstance(partition, Moments)
+        if many and partition.mean.shape[1] != len(self.covariates) + 1:
+            raise ValueError(
+                f"partition must hold moments of {len(self.covariates) + 1} columns, the covariates and then the "
+                f"response, got {partition.mean.shape[1]}"
+            )
         moments = partition if many else self._moments(partition, 1, None, None)
         options = {"power": positive("power", power), "prior_power": positive("prior_power", prior_power)}
         answers = batch(moments, points.ravel(), **options).reshape(-1, *points.shape)
@@ -310,6 +315,29 @@ class ConjugateRegression(Regression):
             return np.asarray(location + scale * special.stdtrit(df, probabilities))
 
 
+class _Whitened(NamedTuple):
+    """Partitions in coordinates θ in which the prior is standard normal and XᵀX is diagonal with entries λ."""
+
+    start: Array  # the prior's mean, γ at θ = 0
+    basis: Array  # γ = start + basis θ
+    lam: Array
+    c: Array  # basisᵀXᵀ(y − X start)
+    signal: Array  # ĉ² = λ θ̂²
+    residual: Array  # the sum of squares at θ = 0
+    rss: Array  # and at θ̂
+    bad: NDArray[np.bool_]
+
+    def log_density(self, t: Array, power: float, shape: Array, rate: float) -> Array:
+        """Return the log density of t = log σ², with w the power of the likelihood and u = w/σ².
+
+        −(wn/2 + a) t − b/σ² − ½Σ log(1 + uλ) − ½[u RSS + Σ ĉ² u/(1 + uλ)], where shape = wn/2 + a and rate = b.
+        """
+        u = power * np.exp(-t)
+        flat = 1 + u[..., None] * self.lam[:, None, :]
+        fit = u * self.rss[:, None] + (self.signal[:, None, :] * u[..., None] / flat).sum(-1)
+        return np.asarray(-shape[:, None] * t - rate * np.exp(-t) - (np.log(flat).sum(-1) + fit) / 2)
+
+
 @dataclass(frozen=True)
 class SemiConjugateRegression(Regression):
     """Normal linear regression with independent priors on coefficients and variance.
@@ -358,60 +386,59 @@ class SemiConjugateRegression(Regression):
         return len(self.names)
 
     def _mixture(self, moments: Moments, power: float, prior_power: float) -> tuple[Array, Array, Array]:
-        """Return weights, means and sds, (M, nodes), of the mixture over log σ² that is the coefficient's posterior.
-
-        In coordinates θ in which the prior is standard normal and XᵀX is diagonal with entries λ, the log density of
-        t = log σ² is, with w the power of the likelihood and u = w/σ²,
-        −(wn/2 + a) t − b/σ² − ½Σ log(1 + uλ) − ½[u RSS + Σ ĉ² u/(1 + uλ)], ĉ² = λ θ̂².
-        """
-        prior = self.prior
-        assert prior is not None  # set by __post_init__
+        """Return weights, means and sds, (M, nodes), of the mixture over log σ² that is the coefficient's posterior."""
         with np.errstate(all="ignore"):
             data = _centred(moments, self.intercept)
-            prior_mean, prior_covariance = prior._sized(len(self.names), "prior")
-            start = np.einsum("mij,j->mi", data.forth, prior_mean)
-            if self.intercept:
-                start[:, 0] -= data.shift
-            covariance = np.einsum("mik,kl,mjl->mij", data.forth, prior_covariance, data.forth)
-            bad = ~np.isfinite(covariance).all(axis=(1, 2)) | ~np.isfinite(data.gram).all(axis=(1, 2))
-            p = len(self.names)
-            bad |= ~_positive_definite(covariance, bad)
-            safe = np.where(bad[:, None, None], np.eye(p), covariance) / prior_power
-            (root,) = _lapack(_root, safe)
-            gram = np.where(bad[:, None, None], np.eye(p), data.gram)
-            whitened = np.einsum("mki,mkl,mlj->mij", root, gram, root)
-            lam, q = _lapack(_eigen, np.where(np.isfinite(whitened), whitened, 0.0))
-            lam = np.maximum(lam, 0.0)
-            basis = np.einsum("mij,mjk->mik", root, q)
-            # c = basisᵀXᵀ(y − Xμ₀); what the data alone would say of θ is c/λ, where λ > 0.
-            c = np.einsum("mij,mi->mj", basis, data.cross - times(gram, start))
-            told = lam > 1e-12 * lam.max(axis=1, keepdims=True)
-            signal = np.where(told, c**2 / np.where(told, lam, 1.0), 0.0)
-            residual = data.square - 2 * (start * data.cross).sum(1) + (start * times(gram, start)).sum(1)
-            rss = np.maximum(residual - signal.sum(1), 0.0)
-            shape = power * moments.n / 2 + prior_power * prior.shape
-            rate = prior_power * prior.rate
+            white = self._whitened(data, prior_power)
+            shape = power * moments.n / 2 + prior_power * self._prior.shape
+            rate = prior_power * self._prior.rate
 
             def log_density(t: Array) -> Array:
-                u = power * np.exp(-t)
-                flat = 1 + u[..., None] * lam[:, None, :]
-                fit = u * rss[:, None] + (signal[:, None, :] * u[..., None] / flat).sum(-1)
-                return np.asarray(-shape[:, None] * t - rate * np.exp(-t) - (np.log(flat).sum(-1) + fit) / 2)
+                return white.log_density(t, power, shape, rate)
 
-            t, width = _peak(log_density, shape, rate, power, rss, residual)
+            t, width = _peak(log_density, shape, rate, power, white.rss, white.residual)
             t = t[:, None] + width[:, None] * np.linspace(*_REACH, _NODES)
             log_weight = log_density(t)
             weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
             weight /= weight.sum(axis=1, keepdims=True)
             row = data.back[:, self._index]
-            direction = np.einsum("mi,mik->mk", row, basis)
+            direction = np.einsum("mi,mik->mk", row, white.basis)
             u = power * np.exp(-t)[..., None]
-            flat = 1 + u * lam[:, None, :]
-            mean = (direction[:, None, :] * c[:, None, :] * u / flat).sum(-1)
-            mean += ((row * start).sum(1) + row[:, 0] * data.shift)[:, None]
+            flat = 1 + u * white.lam[:, None, :]
+            mean = (direction[:, None, :] * white.c[:, None, :] * u / flat).sum(-1)
+            mean += ((row * white.start).sum(1) + row[:, 0] * data.shift)[:, None]
             sd = np.sqrt((direction[:, None, :] ** 2 / flat).sum(-1))
-            bad |= ~np.isfinite(weight + mean + sd).all(axis=1) | (moments.n == 0)
+            bad = white.bad | ~np.isfinite(weight + mean + sd).all(axis=1) | (moments.n == 0)
         return tuple(np.where(bad[:, None], np.nan, each) for each in (weight, mean, sd))  # type: ignore[return-value]
+
+    @property
+    def _prior(self) -> IndependentPrior:
+        assert self.prior is not None  # set by __post_init__
+        return self.prior
+
+    def _whitened(self, data: _Centred, prior_power: float) -> _Whitened:
+        """Turn to coordinates θ in which the prior is standard normal and XᵀX is diagonal."""
+        p = len(self.names)
+        prior_mean, prior_covariance = self._prior._sized(p, "prior")
+        start = np.einsum("mij,j->mi", data.forth, prior_mean)
+        if self.intercept:
+            start[:, 0] -= data.shift
+        covariance = np.einsum("mik,kl,mjl->mij", data.forth, prior_covariance, data.forth)
+        bad = ~np.isfinite(covariance).all(axis=(1, 2)) | ~np.isfinite(data.gram).all(axis=(1, 2))
+        bad |= ~_positive_definite(covariance, bad)
+        safe = np.where(bad[:, None, None], np.eye(p), covariance) / prior_power
+        (root,) = _lapack(_root, safe)
+        gram = np.where(bad[:, None, None], np.eye(p), data.gram)
+        whitened = np.einsum("mki,mkl,mlj->mij", root, gram, root)
+        lam, q = _lapack(_eigen, np.where(np.isfinite(whitened), whitened, 0.0))
+        lam = np.maximum(lam, 0.0)
+        basis = np.einsum("mij,mjk->mik", root, q)
+        # What the data alone would say of θ is c/λ, where λ > 0.
+        c = np.einsum("mij,mi->mj", basis, data.cross - times(gram, start))
+        told = lam > 1e-12 * lam.max(axis=1, keepdims=True)
+        signal = np.where(told, c**2 / np.where(told, lam, 1.0), 0.0)
+        residual = data.square - 2 * (start * data.cross).sum(1) + (start * times(gram, start)).sum(1)
+        return _Whitened(start, basis, lam, c, signal, residual, np.maximum(residual - signal.sum(1), 0.0), bad)
 
     def _batch_probability(self, moments: Moments, cutoffs: Array, *, power: float, prior_power: float) -> Array:
         mixture = self._mixture(moments, power, prior_power)

@@ -118,9 +118,7 @@ class Analysis:
         return pd.DataFrame(columns, index=list(self.labels))
 
     def _repr_html_(self) -> str:
-        table = self.summary()
-        rows = [[name, *row] for name, row in zip(table.index, table.to_numpy().tolist(), strict=True)]
-        return _html.table("Analysis of synthetic records", ["", *table.columns], rows)
+        return _html.of_frame("Analysis of synthetic records", self.summary())
 
 
 def analyse(

@@ -213,3 +213,10 @@ def test_wrong_priors_are_refused_by_name():
 def test_both_regressions_are_posteriors_in_the_sense_of_the_protocol():
     assert isinstance(ConjugateRegression(), aggregate.PartitionPosterior)
     assert isinstance(SemiConjugateRegression(), aggregate.PartitionPosterior)
+
+
+def test_moments_of_other_columns_are_refused():
+    three = Moments.of_groups([np.ones((2, 5))] * 3)
+    for ask in (ConjugateRegression().probability, SemiConjugateRegression().quantile):
+        with pytest.raises(ValueError, match="partition must hold moments of 2 columns"):
+            ask(three, 0.5)
