@@ -76,7 +76,7 @@ def infer(
     ... )
     >>> answer = aggregate.infer(release)
     >>> answer
-    CombinedProbability(Pr(x ≤ 1.99) about 0.0233, Pr(x ≤ 2) about 0.52; 200 partitions, epsilon=2)
+    CombinedProbability(Pr(x ≤ 1.99) about 0.023, Pr(x ≤ 2) about 0.520; 200 partitions, epsilon=2)
     >>> answer.summary(0.9).round(2)
                   estimate  mean    sd    5%   95%
     Pr(x ≤ 1.99)      0.02  0.03  0.04  0.00  0.10
@@ -136,6 +136,7 @@ class Combined(abc.ABC):
 
     release: Release
     name: ClassVar[str]
+    _digits: ClassVar[str]  # of a point estimate in words
 
     @property
     @abc.abstractmethod
@@ -286,7 +287,7 @@ class Combined(abc.ABC):
 
     def __repr__(self) -> str:
         rows = zip(self._questions, np.ravel(self.estimate).tolist(), strict=True)
-        shown = [f"{question} about {value:.3g}" for question, value in rows]
+        shown = [f"{question} about {value:{self._digits}}" for question, value in rows]
         more = [f"{len(shown) - 3} more"] if len(shown) > 4 else []
         return f"{type(self).__name__}({', '.join([*shown[: 3 if more else 4], *more])}; {self._made()})"
 
@@ -328,6 +329,7 @@ class CombinedProbability(Combined):
     rescale: str = "corrected"
 
     name: ClassVar[str] = "probability"
+    _digits: ClassVar[str] = ".3f"
 
     @property
     def estimate(self) -> Estimate:
@@ -390,6 +392,7 @@ class CombinedQuantile(Combined):
     release: Release
 
     name: ClassVar[str] = "quantile"
+    _digits: ClassVar[str] = ".3g"
 
     @property
     def estimate(self) -> Estimate:

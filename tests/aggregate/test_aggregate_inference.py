@@ -314,7 +314,9 @@ def test_rows_are_called_by_what_was_asked():
 
 
 def test_an_answer_shows_itself_in_a_terminal_and_in_a_notebook():
-    assert repr(infer(release(0.5))) == ("CombinedProbability(Pr(parameter ≤ 0) about 0.5; 100 partitions, epsilon=1)")
+    assert repr(infer(release(0.5))) == (
+        "CombinedProbability(Pr(parameter ≤ 0) about 0.500; 100 partitions, epsilon=1)"
+    )
     many = infer(release(np.linspace(0.45, 0.55, 40), cutoff=np.arange(40.0).tolist()))
     assert repr(many).endswith("37 more; 100 partitions, epsilon=1)")
     shown = infer(quantile_release(2.0))._repr_html_()
