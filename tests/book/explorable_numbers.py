@@ -56,7 +56,7 @@ def odds(noise: str, epsilon: float, seen: float, prior: float) -> Numbers:
 
 def noise(n: int, epsilon: float, share: float) -> Numbers:
     """Return the errors of a released share."""
-    look = expfam.preview(expfam.Binomial(), n=n, epsilon=epsilon, proportion=share / 100)
+    look = expfam.preview(expfam.Binomial(), n=n, epsilon=epsilon, theta=share / 100)
     truth = 1 / (1 + np.exp(-epsilon))
     response = np.sqrt(truth * (1 - truth) / n) / (2 * truth - 1)
     worth = {name: n / (1 + (sd / look.sampling_sd) ** 2) for name, sd in (("l", look.noise_sd), ("r", response))}
