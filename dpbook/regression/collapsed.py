@@ -40,20 +40,16 @@ def sample(
 
     Releases that the prior of the covariates overrules are drawn by the exact law of the sums.
     """
-    settings: dict[str, Any] = {
-        "per_chain": per_chain,
-        "chains": chains,
-        "rng": rng,
-        "warm_up": warm_up,
-        "progress": progress,
-    }
+    size: dict[str, Any] = {"per_chain": per_chain, "chains": chains, "warm_up": warm_up}
     theta = np.empty((task.releases, chains, per_chain, task.layout.regressors))
     sigma2 = np.empty((task.releases, chains, per_chain))
     strained = prior_overrules(task)
     targets: tuple[tuple[Any, type[Target]], ...] = ((~strained, CollapsedTarget), (strained, ExactTarget))
     for which, target in targets:
         if which.any():
-            theta[which], sigma2[which] = draw(target, task.part(which), **settings, label="collapsed")
+            theta[which], sigma2[which] = draw(
+                target, task.part(which), **size, rng=rng, progress=progress, label="collapsed"
+            )
     return Draws(theta, sigma2)
 
 

@@ -112,6 +112,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     Explained in :doc:`/book/regression/case-earnings`.
     """
 
+    # scikit-learn reads an estimator's parameters off this signature, one by one: they cannot be gathered.
     def __init__(
         self,
         epsilon: float = 1.0,

@@ -8,6 +8,8 @@ squares quantities given the noisy sums; the parameters are then drawn by conjug
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dpbook._arrays import Array
@@ -38,16 +40,8 @@ def sample(
         raise ValueError(
             f"method 'exact' needs at least {least} records (one more than theta has entries), got {task.n.min():g}"
         )
-    return draw(
-        ExactTarget,
-        task,
-        per_chain=per_chain,
-        chains=chains,
-        rng=rng,
-        warm_up=warm_up,
-        progress=progress,
-        label="exact",
-    )
+    size: dict[str, Any] = {"per_chain": per_chain, "chains": chains, "warm_up": warm_up}
+    return draw(ExactTarget, task, **size, rng=rng, progress=progress, label="exact")
 
 
 class ExactTarget:

@@ -265,12 +265,14 @@ class Parametrisation:
         out = np.ones_like(position)
         out[:q] = (forward.spread / forward.sigma) ** 2
         out[q] = self.shape
-        diagonal = np.arange(d)
-        ratio = forward.centring[diagonal, diagonal] / forward.root[diagonal, diagonal]
-        out[q + 1 : q + 1 + d] = ratio**2
+        out[q + 1 : q + 1 + d] = self._mean_curvature(forward)
         rows, columns = np.tril_indices(d)
-        out[q + 1 + d + np.flatnonzero(rows == columns)] = 2 * (self.dof - (d - 1 - diagonal[:, None]))
+        out[q + 1 + d + np.flatnonzero(rows == columns)] = 2 * (self.dof - (d - 1 - np.arange(d)[:, None]))
         return out
+
+    def _mean_curvature(self, forward: Forward) -> Array:
+        on = np.arange(self.layout.d)
+        return np.asarray((forward.centring[on, on] / forward.root[on, on]) ** 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,17 +387,8 @@ class SecondMoments(Parametrisation):
         out[q + 1 : q + 1 + d] = _by_zeta(zeta, size, _transposed_times(second, by_mean))
         return out
 
-    def prior_curvature(self, position: Array) -> Array:
-        """Return the diagonal (dim, B) of the prior's information, roughly."""
-        forward = self.forward(position)
-        d, q = self.layout.d, self.layout.regressors
-        out = np.ones_like(position)
-        out[:q] = (forward.spread / forward.sigma) ** 2
-        out[q] = self.shape
-        out[q + 1 : q + 1 + d] = self.strength
-        rows, columns = np.tril_indices(d)
-        out[q + 1 + d + np.flatnonzero(rows == columns)] = 2 * (self.dof - (d - 1 - np.arange(d)[:, None]))
-        return out
+    def _mean_curvature(self, forward: Forward) -> Array:
+        return self.strength
 
     def _standard_mean(self) -> Array:
         """Return P^-1 times the prior mean of mean_x."""
