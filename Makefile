@@ -12,7 +12,8 @@ export OPENBLAS_NUM_THREADS ?= 1
 # an installed script does not bear.
 PY := .venv/bin/python
 INSTALLED := .venv/.installed
-LINTED := dpbook tests tools conftest.py $(wildcard benchmarks)
+STUDIES := $(wildcard book/*/*.py)
+LINTED := dpbook tests tools conftest.py $(wildcard benchmarks) $(STUDIES)
 PAGE := _build/html/index.html
 QUICK := tests/test_wall.py tests/book/test_docstrings.py
 
@@ -22,7 +23,7 @@ help:
 	@echo "make book       build the book (and the environment, on first use); prints the page to open"
 	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build, every page in a browser"
 	@echo "make quick      lint and the fast half of the unit tests, in under two minutes: before every commit"
-	@echo "make nightly    every page at six widths, light and dark"
+	@echo "make nightly    every page at six widths, light and dark; every notebook on another processor"
 	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"
 	@echo "make lint       ruff, formatting, types, spelling"
 	@echo "make lock       pin the newest versions that fit pyproject.toml in requirements.txt"
@@ -43,6 +44,7 @@ lint: $(INSTALLED)
 	$(PY) -m ruff format --check $(LINTED)
 	$(PY) -m mypy
 	$(PY) -m mypy --ignore-missing-imports --untyped-calls-exclude=nbformat tools conftest.py tests/book tests/test_readme.py
+	@for folder in $(sort $(dir $(STUDIES))); do MYPYPATH=$$folder $(PY) -m mypy $$folder*.py || exit 1; done
 	$(PY) -m codespell_lib $(LINTED) book README.md
 
 # What is quick, and looks at everything a little: the core, the rules, a walk through each package.
@@ -67,6 +69,7 @@ test-browser: test-book
 
 nightly: test-book
 	DPBOOK_ALL_WIDTHS=1 $(PY) -m pytest -q -rs -n $(JOBS) tests/browser
+	DPBOOK_ALL_SECTIONS=1 $(PY) -m pytest -q -n $(JOBS) tests/book/test_processors.py
 
 notebooks: $(INSTALLED)
 	$(PY) tools/notebooks.py -j $(JOBS) $(if $(FORCE),--force)

@@ -327,7 +327,7 @@ def coverage(epsilon: float, *, trials: int, seed: int) -> pd.DataFrame:
             seen.setdefault(analysis, []).append(each)
     rows = []
     for analysis, found in seen.items():
-        low, high = np.moveaxis([each.interval() for each in found], -1, 0)
+        low, high = np.moveaxis(np.array([each.interval() for each in found]), -1, 0)
         errors = np.array([each.mean for each in found]) - truth
         error, bias = np.sqrt((errors**2).mean(axis=0)), errors.mean(axis=0)
         claimed = np.sqrt(np.mean([each.sd**2 for each in found], axis=0))

@@ -414,7 +414,7 @@ def earnings_records() -> tuple[pd.DataFrame, pd.Series]:
     workers = load_cps_earnings()
     woman = (workers["gender"] == "f").astype(float)
     x = workers[["education", "age"]].astype(float).assign(woman=woman)
-    return x, np.log(workers["earnings"].astype(float)).rename("log_earnings")
+    return x, pd.Series(np.log(workers["earnings"].astype(float)), name="log_earnings")
 
 
 def earnings(n: int, epsilon: float, method: str, *, trials: int, seed: int) -> pd.DataFrame:
