@@ -105,7 +105,7 @@ def test_the_wheel_holds_the_library_its_data_sets_and_its_types(built: Built) -
     assert "dpbook/py.typed" in library
     assert {"dpbook/datasets/adult.csv", "dpbook/datasets/cirrhosis.csv"} <= library
     assert {str(PurePosixPath(name).parent) for name in library if name.endswith(".csv")} == {"dpbook/datasets"}
-    of_the_book = r"(^|/)(book|results|study\w*|tests?|conftest|test_\w+)(\.py|/|$)"
+    of_the_book = r"(^|/)(book|experiments|results|study\w*|tests?|conftest|test_\w+)(\.py|/|$)"
     assert not [name for name in library if re.search(of_the_book, name)]
 
 
