@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = sorted(
-    path.parent.name for path in (ROOT / "dpbook").glob("*/__init__.py") if path.parent.name != "datasets"
-)
-CHAPTERS = sorted(path.parent.name for path in (ROOT / "book").glob("*/study.py"))
+PACKAGES = sorted({path.parent.name for path in (ROOT / "dpbook").glob("*/__init__.py")} - {"datasets"})
+CHAPTERS = sorted({path.parent.name for path in (ROOT / "book").glob("*/*.py")})  # with code beside their notebooks
 
 
 def files_in(folder: str) -> list[str]:
