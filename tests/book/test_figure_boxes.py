@@ -12,7 +12,7 @@ PAGE = '<figure><img alt="a" src="../../_images/one.png" /></figure><img alt="b"
 
 
 def test_the_size_of_a_picture_is_read_from_its_head(tmp_path: Path) -> None:
-    Figure(figsize=(3, 2), dpi=100).savefig(tmp_path / "drawn.png")
+    Figure(figsize=(3, 2)).savefig(tmp_path / "drawn.png", dpi=100)
     assert figure_boxes.size_of(tmp_path / "drawn.png") == (300, 200)
 
 
