@@ -74,8 +74,8 @@ class Exercises:
 
     Three decorators register functions under an exercise's label. ``public`` takes the function that helps; it raises
     :class:`Wrong` where an answer does not hold, and may return a remark on one that does. ``hidden`` takes the one
-    that grades, which also gets a generator for numbers that nobody can look up. ``generated`` takes the function that makes
-    a student's own numbers from a generator; the checks of such an exercise get them as a last argument.
+    that grades, which also gets a generator for numbers that nobody can look up. ``generated`` takes the function that
+    makes a student's own numbers from a generator; the checks of such an exercise get them as a last argument.
 
     Examples
     --------

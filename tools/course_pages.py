@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import nbformat
 import yaml
@@ -23,6 +23,8 @@ from nbformat import NotebookNode
 from needed_code import needed_code
 from notebooks import NOTEBOOK_METADATA
 from sphinx.builders import Builder
+
+from dpbook import __version__
 
 HEADINGS = 4  # deeper ones would look like prose
 LEVEL = re.compile(r"^(●{1,3}) (\d+) minutes$", re.M)
@@ -35,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def expand(tex: str, macros: dict[str, str]) -> str:
     """Replace the book's own commands by what they stand for, on one line."""
     for name, meaning in macros.items():
-        tex = re.sub(rf"\\{name}(?![A-Za-z])", lambda _, meaning=meaning: meaning, tex)
+        tex = re.sub(rf"\\{name}(?![A-Za-z])", meaning.replace("\\", r"\\"), tex)
     return " ".join(tex.split())
 
 
@@ -344,11 +346,9 @@ def packages() -> list[str]:
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [line for line in project["optional-dependencies"]["course"] if not line.startswith("jupyterlab")]
-    version = re.search(r'"(.+)"', (ROOT / "dpbook" / "_version.py").read_text(encoding="utf-8"))
-    assert version is not None
     own = [line for line in wanted if line.startswith("dpbook")] or ["dpbook"]
     others = [line for line in wanted if line not in own]
-    return [f'"{line}=={version.group(1)}"' for line in own] + [f'"{line}"' for line in others]
+    return [f'"{line}=={__version__}"' for line in own] + [f'"{line}"' for line in others]
 
 
 def install_cell(files: list[str], address: str) -> str:
@@ -522,10 +522,10 @@ class CourseBuilder(Builder):
 
     name = "course"
     format = "ipynb"
-    supported_image_types: ClassVar[list[str]] = ["image/png"]
 
     def init(self) -> None:
         """Read the macros of the book's mathematics and the address of the book."""
+        self.supported_image_types = ["image/png"]
         macros = self.config.mathjax3_config["tex"]["macros"]
         if not all(isinstance(meaning, str) for meaning in macros.values()):
             raise NotImplementedError("a macro with arguments: expand() must learn them")

@@ -123,18 +123,30 @@ def needed_code(cells: Sequence[tuple[str, bool]]) -> list[str]:
 
     A kept cell stays as it is. Of a hidden cell the statements stay that kept ones need; often none.
     """
+    kept, missing = backwards(cells, set())
+    # A function may read a name that is bound only after it was defined.
+    return backwards(cells, missing)[0] if missing else kept
+
+
+def backwards(cells: Sequence[tuple[str, bool]], everywhere: set[str]) -> tuple[list[str], set[str]]:
+    """Go from the last cell to the first; return the code to keep, and the names that are read and never bound above.
+
+    Names in ``everywhere`` are needed wherever they are bound.
+    """
     figures = any(kept and ("plt." in source or "plot" in source) for source, kept in cells)
-    needed: set[str] = set()
+    needed, bound_by_hidden = set(everywhere), set[str]()
     result: list[str] = []
     for source, kept in reversed(cells):
         left: list[str] = []
         for statement in reversed(ast.parse(source).body):
+            if not kept:
+                bound_by_hidden |= bound(statement)
             if kept or wanted(statement, needed, figures):
                 if not kept:
                     left.append(text_of(statement, source, needed))
-                needed = (needed - replaces(statement)) | read(statement)
+                needed = (needed - (replaces(statement) - everywhere)) | read(statement)
         result.append(source if kept else spaced(left[::-1]))
-    return result[::-1]
+    return result[::-1], (needed & bound_by_hidden) - everywhere
 
 
 def spaced(statements: list[str]) -> str:

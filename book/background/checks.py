@@ -444,8 +444,8 @@ def local(function: Callable[[float], float]) -> None:
 def update(function: Callable[..., Any]) -> None:
     got = np.asarray(function(3, 10, 1, 1), dtype=float)
     expect(got.shape == (2,), "Return the two parameters of a Beta distribution.")
-    expect(not np.array_equal(got, [4, 11]), "The second parameter counts the noes: n less the yeses.")
-    close(got, [4, 8], "Three yeses and seven noes, on top of the prior's one and one.")
+    expect(not np.array_equal(got, [4, 11]), "The second parameter counts those who said no: n less the yeses.")
+    close(got, [4, 8], "Three said yes and seven no, on top of the prior's one and one.")
 
 
 @exercises.public("ex-primer-rank")

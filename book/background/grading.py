@@ -576,7 +576,7 @@ def update(function: Callable[..., Any], rng: Rng) -> None:
 
 wrong(
     "ex-primer-update",
-    all_in_the_second=(lambda yes, n, a, b: (a + yes, b + n), "counts the noes"),
+    all_in_the_second=(lambda yes, n, a, b: (a + yes, b + n), "who said no"),
     without_the_prior=(lambda yes, n, a, b: (yes, n - yes), "on top of the prior"),
     the_mean=(lambda yes, n, a, b: (a + yes) / (a + b + n), "two parameters"),
 )

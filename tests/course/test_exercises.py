@@ -183,7 +183,7 @@ def noisy(scale: float) -> Callable[..., Any]:
 
 def test_a_mechanism_with_half_the_noise_is_refuted() -> None:
     """The right one passes with probability 0.999 at least; seeds are fixed."""
-    how = {"epsilon": 1.0, "trials": 20_000, "seed": 1, "batched": True}
+    how: dict[str, Any] = {"epsilon": 1.0, "trials": 20_000, "seed": 1, "batched": True}
     private(noisy(1.0), 0, 1, **how)
     with pytest.raises(Wrong, match=r"at least 1\.[5-9]"):
         private(noisy(0.5), 0, 1, **how)
@@ -211,3 +211,12 @@ def test_the_notebooks_of_a_chapter_import_the_check_where_its_exercises_begin()
                 assert Path(BOOK / chapter / "checks.py").exists()
                 after = text.split("\n## Exercises\n", 1)[1]
                 assert "from checks import check" in after.split("{exercise}", 1)[0], name
+
+
+def test_how_to_use_shows_what_a_check_says() -> None:
+    page = (BOOK / "how-to-use.md").read_text(encoding="utf-8")
+    found = re.search(r'^check\("(.*)", release\)\n(.*)$', page, re.M)
+    assert found is not None
+    grading = GRADING["background"]
+    answer, _ = grading.WRONG[found.group(1)]["sensitivity_1"]
+    assert repr(grading.exercises.check(found.group(1), answer)) == found.group(2)

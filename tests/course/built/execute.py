@@ -25,7 +25,8 @@ for _generator, _state in _states:
 
 def probe(source: str) -> nbformat.NotebookNode:
     """Return a cell of this run alone."""
-    return nbformat.v4.new_code_cell(source, metadata={"probe": True})
+    cell: nbformat.NotebookNode = nbformat.v4.new_code_cell(source, metadata={"probe": True})
+    return cell
 
 
 def execute(source: Path, target: Path) -> None:

@@ -6,8 +6,13 @@ skipped, and every output is that of the book.
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
+import os
 import re
+import shutil
+import sys
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -81,7 +86,51 @@ def surprises(before: NotebookNode, after: NotebookNode) -> list[str]:
 
 
 def student_notebook(notebook: Path) -> NotebookNode:
-    return nbformat.read(EDITION / "student" / notebook, as_version=4)
+    read: NotebookNode = nbformat.read(EDITION / "student" / notebook, as_version=4)
+    return read
+
+
+# The desk ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def edition() -> Path:
+    """Return the folder that ``make course`` wrote."""
+    if not (EDITION / "dpbook-student.zip").exists():
+        pytest.fail(f"there is no course edition in {EDITION}: run `make course`")
+    return EDITION
+
+
+@pytest.fixture(scope="session")
+def python(edition: Path) -> Path:
+    """Return the Python of an environment with the edition's wheel and its extra; made once for one wheel and lock."""
+    (wheel,) = (edition / "student").glob("*.whl")
+    constraints = ROOT / "requirements.txt"
+    made_of = wheel.read_bytes() + constraints.read_bytes() + sys.version.encode()
+    home = edition.parent / "course-environment"
+    stamp, name = home / "made-of", hashlib.sha256(made_of).hexdigest()
+    found = home / ("Scripts" if os.name == "nt" else "bin") / "python"
+    uv = (sys.executable, "-m", "uv")
+    home.parent.mkdir(exist_ok=True)
+    with open(home.parent / "course-environment.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the workers of one run share it
+        if not stamp.exists() or stamp.read_text() != name:
+            made = run(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, home, cwd=edition)
+            assert made.returncode == 0, made.stderr
+            what = f"dpbook[course] @ {wheel.as_uri()}"
+            how = ("--quiet", "--compile-bytecode", "--constraint", constraints, "--python", found)
+            installed = run(*uv, "pip", "install", *how, what, cwd=edition)
+            assert installed.returncode == 0, installed.stderr
+            stamp.write_text(name)
+    return found
+
+
+@pytest.fixture(scope="session")
+def student(edition: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the student's folder, alone."""
+    folder = tmp_path_factory.mktemp("desk") / "student"
+    shutil.copytree(edition / "student", folder)
+    return folder
 
 
 # What is handed out --------------------------------------------------------------------------------------------------
@@ -255,6 +304,19 @@ def test_a_folder_without_notebooks_is_named(edition: Path, python: Path, tmp_pa
 # The rules catch what they are for -----------------------------------------------------------------------------------
 
 
+def notebook_of(*cells: tuple[str, str]) -> NotebookNode:
+    """Return a notebook of cells, given as their kind and text; a folded one is code."""
+    made = []
+    for kind, text in cells:
+        about = {"jupyter": {"source_hidden": True}} if kind == "folded" else {}
+        if kind == "markdown":
+            made.append(nbformat.v4.new_markdown_cell(text))
+        else:
+            made.append(nbformat.v4.new_code_cell(text, metadata=about))
+    notebook: NotebookNode = nbformat.v4.new_notebook(cells=made)
+    return notebook
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
@@ -272,29 +334,24 @@ def test_a_folder_without_notebooks_is_named(edition: Path, python: Path, tmp_pa
     ],
 )
 def test_what_is_of_the_book_is_seen(kind: str, text: str) -> None:
-    make = nbformat.v4.new_markdown_cell if kind == "markdown" else nbformat.v4.new_code_cell
-    assert len(flaws(nbformat.v4.new_notebook(cells=[make(text)]))) >= 1
+    assert len(flaws(notebook_of((kind, text)))) >= 1
 
 
 @pytest.mark.parametrize(
     "text", [r"$\mathbb{E} X$, $\Bigl($, $\Rightarrow$", "a `{dict}` and {1, 2}", "**Theorem 1.2.**"]
 )
 def test_plain_markdown_is_accepted(text: str) -> None:
-    assert flaws(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])) == []
+    assert flaws(notebook_of(("markdown", text))) == []
 
 
 def test_folded_code_that_moves_a_generator_is_seen(python: Path, tmp_path: Path) -> None:
     """Stored are the numbers of a run with the folded cell; whoever skips it would see others."""
 
-    def notebook(folded: str) -> NotebookNode:
-        new = nbformat.v4.new_code_cell
-        hidden = {"jupyter": {"source_hidden": True}}
-        start = new("import numpy as np\nrng = np.random.default_rng(1)")
-        made: NotebookNode = nbformat.v4.new_notebook(cells=[start, new(folded, metadata=hidden), new("rng.random()")])
-        return made
-
     def run_of(folded: str) -> NotebookNode:
-        nbformat.write(notebook(folded), tmp_path / "made.ipynb")
+        start = "import numpy as np\nrng = np.random.default_rng(1)"
+        nbformat.write(
+            notebook_of(("code", start), ("folded", folded), ("code", "rng.random()")), tmp_path / "made.ipynb"
+        )
         assert run(python, HERE / "execute.py", "made.ipynb", "ran.ipynb", cwd=tmp_path).returncode == 0
         ran: NotebookNode = nbformat.read(tmp_path / "ran.ipynb", as_version=4)
         return ran
