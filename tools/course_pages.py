@@ -116,11 +116,12 @@ class Page:
         else:
             self.cells.append(Cell(text))
 
-    def add_code(self, node: nodes.Element, kind: str = "code") -> None:
+    def add_code(self, node: nodes.Element, kind: str = "code", label: str = "") -> None:
         """Append a code cell, and below it the caption and the description of its figure."""
-        self.cells.append(Cell(code=node["cell_index"], kind=kind))
+        self.cells.append(Cell(code=node["cell_index"], kind=kind, label=label))
+        below = "solution" if kind == "solution" else "figure"
         for figure in node.findall(nodes.figure):
-            self.cells.append(Cell(self.write_figure(figure), kind=kind if kind == "solution" else "figure"))
+            self.cells.append(Cell(self.write_figure(figure), kind=below, label=label))
 
     def add_exercise(self, node: nodes.Element) -> None:
         """Append an exercise; a block of Python in it that checks itself is where the answer begins."""
@@ -143,7 +144,7 @@ class Page:
             if isinstance(child, nodes.container) and child.get("nb_element") == "cell_code":
                 self.cells += [Cell("\n\n".join(parts), kind="solution", label=label)] if parts else []
                 parts = []
-                self.add_code(child, kind="solution")
+                self.add_code(child, kind="solution", label=label)
             else:
                 parts.append(self.block(child))
         self.cells += [Cell("\n\n".join(parts), kind="solution", label=label)] if parts else []
@@ -360,7 +361,7 @@ def install_cell(files: list[str], address: str) -> str:
 
 def split_check(start: str) -> tuple[str, str]:
     """Split the code with which an answer begins from the check that ends it."""
-    answer, _, check = start.rpartition("\ncheck(")
+    answer, _, check = start.rstrip().rpartition("\ncheck(")
     return answer.rstrip(), "check(" + check
 
 
@@ -411,9 +412,8 @@ class Edition:
         """Add to the title where the section is online, the instructor's notes, and the first cell to run."""
         head, builder = self.cells[0], self.page.builder
         title, _, rest = head.source.partition("\n")
-        about = (
-            f"*From [{builder.config.project}]({builder.address}/). [Read this section online]({self.page.address}).*"
-        )
+        book = f"[{builder.config.html_title}]({builder.address}/)"
+        about = f"*From {book}. [Read this section online]({self.page.address}).*"
         head.source = "\n".join([title, "", about, rest])
         if self.notes:
             self.cells.append(nbformat.v4.new_markdown_cell(quoted(f"**For the instructor**\n\n{self.notes}")))

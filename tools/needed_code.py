@@ -141,10 +141,12 @@ def backwards(cells: Sequence[tuple[str, bool]], everywhere: set[str]) -> tuple[
         for statement in reversed(ast.parse(source).body):
             if not kept:
                 bound_by_hidden |= bound(statement)
-            if kept or wanted(statement, needed, figures):
-                if not kept:
-                    left.append(text_of(statement, source, needed))
-                needed = (needed - (replaces(statement) - everywhere)) | read(statement)
+            if not kept and not wanted(statement, needed, figures):
+                continue
+            if not kept:
+                left.append(text_of(statement, source, needed))
+                (statement,) = ast.parse(left[-1]).body  # what is left of it: checks inside it read names, too
+            needed = (needed - (replaces(statement) - everywhere)) | read(statement)
         result.append(source if kept else spaced(left[::-1]))
     return result[::-1], (needed & bound_by_hidden) - everywhere
 

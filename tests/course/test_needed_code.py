@@ -28,6 +28,7 @@ def test_a_shown_cell_stays_as_it_is() -> None:
         ("d = {}\nd['a'] = 1", "d['a']", "d = {}\nd['a'] = 1"),
         ("# a reason\nx = 1", "x", "# a reason\nx = 1"),
         ("for k in range(3):\n    assert k < 3", "k = 5\nk", ""),
+        ("glue = print\nfor k in range(3):\n    x = k\n    glue(k)", "x", "for k in range(3):\n    x = k"),
         ("x = 1", "x = 2\nx", ""),
         ("x = 1", "[x for x in (1, 2)]", ""),
         ("np.testing.assert_allclose(a, b)", "a", ""),
