@@ -20,7 +20,7 @@ from dpbook.diagnostics import calibrate
 
 __all__ = ["Exercises", "Verdict", "Wrong", "calibrated", "close", "expect", "number", "private"]
 
-Function = TypeVar("Function", bound=Callable[..., None])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NOTHING = "Nothing to check yet: put your answer where the dots are."
 
