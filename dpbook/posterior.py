@@ -6,6 +6,7 @@ read one. It is immutable, it holds nothing but draws, and its convergence figur
 
 from __future__ import annotations
 
+import html
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,6 +62,8 @@ class Posterior:
     labels : mapping of str to sequence of str, optional
         What the components of a vector parameter are called, such as the columns of a table; tables, plots and ArviZ's
         coordinates use them. A parameter without labels has its components numbered.
+    notes : sequence of str, optional
+        What the method has to say, such as why it was chosen or what to doubt; :meth:`summary` prints them.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class Posterior:
     draws: Mapping[str, NDArray[np.float64]]
     method: str = ""
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict, kw_only=True)
+    notes: Sequence[str] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.draws, Mapping):
@@ -94,10 +98,13 @@ class Posterior:
                 )
         object.__setattr__(self, "draws", MappingProxyType(checked))
         object.__setattr__(self, "labels", MappingProxyType(_checked_labels(self.labels, checked)))
+        if isinstance(self.notes, str) or not all(isinstance(note, str) for note in self.notes):
+            raise TypeError(f"notes must be a sequence of strings, got {self.notes!r}")
+        object.__setattr__(self, "notes", tuple(self.notes))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled; the plain dictionary can.
-        return partial(type(self), labels=dict(self.labels)), (dict(self.draws), self.method)
+        return partial(type(self), labels=dict(self.labels), notes=self.notes), (dict(self.draws), self.method)
 
     def __repr__(self) -> str:
         shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
@@ -330,7 +337,9 @@ class Posterior:
             "ess_tail": self.ess(kind="tail"),
         }
         data = {column: np.concatenate([np.ravel(v) for v in values.values()]) for column, values in columns.items()}
-        return _Summary(data, index=self._labels())
+        table = _Summary(data, index=self._labels())
+        table.attrs["notes"] = self.notes
+        return table
 
     def plot(self, name: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
         """Draw the mean of every component, its central interval, and inside it, thicker, the central half.
@@ -450,11 +459,12 @@ class _Summary(pd.DataFrame):
 
     def __repr__(self) -> str:
         with pd.option_context("display.max_columns", None, "display.expand_frame_repr", False):
-            return super().__repr__()
+            return "\n".join([super().__repr__(), *self.attrs.get("notes", ())])
 
     def _repr_html_(self) -> str | None:
         with pd.option_context("display.max_columns", None):
-            return super()._repr_html_()  # type: ignore[misc, no-any-return]
+            table = str(super()._repr_html_())  # type: ignore[misc]
+        return table + "".join(f"<p>{html.escape(note)}</p>" for note in self.attrs.get("notes", ()))
 
 
 def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: float = 1.05) -> None:

@@ -181,8 +181,8 @@ def test_a_method_takes_its_own_options_and_names_the_others(method):
     """None of the names that an error shows is private, and nothing is drawn."""
     rng = np.random.default_rng(0)
     before = rng.bit_generator.state
-    wrong = "burn_in" if method in ("naive", "collapsed", "exact", "individual") else "warm_up"
-    call = partial(regression.infer, MADE, PRIOR, method=method, rng=rng)
+    wrong = "warm_up" if "burn_in" in OPTIONS[method] else "burn_in"
+    call = partial(regression.infer, MADE, None if method == "fixed-design" else PRIOR, method=method, rng=rng)
     with pytest.raises(TypeError, match=f"method '{method}' does not take '{wrong}' .*would.* Its options: "):
         call(**{wrong: 5})
     with pytest.raises(TypeError, match=f"method '{method}' does not take 'typo'. Its options: "):
