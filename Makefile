@@ -13,16 +13,17 @@ export OPENBLAS_NUM_THREADS ?= 1
 PY := .venv/bin/python
 INSTALLED := .venv/.installed
 STUDIES := $(wildcard book/*/*.py)
-LINTED := dpbook tests tools conftest.py $(wildcard benchmarks) $(STUDIES)
+LINTED := dpbook tests tools course conftest.py $(wildcard benchmarks) $(STUDIES)
 PAGE := _build/html/index.html
 QUICK := tests/test_wall.py tests/book/test_docstrings.py
 
-.PHONY: help book test quick lint test-unit test-notebooks test-book test-browser nightly notebooks lock clean
+.PHONY: help book test quick lint test-unit test-notebooks test-book test-browser course test-course nightly notebooks lock clean
 
 help:
 	@echo "make book       build the book (and the environment, on first use); prints the page to open"
 	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build, every page in a browser"
 	@echo "make quick      lint and the fast half of the unit tests, in under two minutes: before every commit"
+	@echo "make course     write the notebooks of a course, for students and for instructors, to _build/course"
 	@echo "make nightly    every page at six widths, light and dark; every notebook on another processor"
 	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"
 	@echo "make lint       ruff, formatting, types, spelling"
@@ -36,14 +37,14 @@ book: test-book
 	@$(PY) -c 'import pathlib; print("   ", pathlib.Path("$(PAGE)").resolve().as_uri())'
 	@echo
 
-test: lint test-unit test-notebooks test-browser
+test: lint test-unit test-notebooks test-browser test-course
 	@echo "All checks passed."
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check $(LINTED)
 	$(PY) -m ruff format --check $(LINTED)
 	$(PY) -m mypy
-	$(PY) -m mypy --ignore-missing-imports --untyped-calls-exclude=nbformat tools conftest.py tests/book tests/test_readme.py
+	$(PY) -m mypy --ignore-missing-imports --untyped-calls-exclude=nbformat tools course conftest.py tests/book tests/course tests/test_readme.py
 	@for folder in $(sort $(dir $(STUDIES))); do MYPYPATH=$$folder $(PY) -m mypy $$folder*.py || exit 1; done
 	$(PY) -m codespell_lib $(LINTED) book README.md
 
@@ -52,7 +53,7 @@ quick: lint
 	$(PY) -m pytest -q -x -n $(JOBS) --dist loadfile $(QUICK)
 
 test-unit: $(INSTALLED)
-	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules --ignore tests/browser tests dpbook
+	$(PY) -m pytest -q -n $(JOBS) --dist loadfile --doctest-modules --ignore tests/browser --ignore tests/course/built tests dpbook
 
 # Two gates: the notebooks are what their text says, and running them again gives the outputs that are stored.
 test-notebooks: $(INSTALLED)
@@ -66,6 +67,13 @@ test-book: $(INSTALLED)
 # Every page as a reader sees it; skipped with a message where there is no Chromium (DPBOOK_BROWSER=1: then it fails).
 test-browser: test-book
 	$(PY) -m pytest -q -rs -n $(JOBS) tests/browser
+
+course: $(INSTALLED)
+	$(PY) tools/course.py
+
+# The notebooks of the course, from the wheel, in an environment of their own; they also prove that shown code is complete.
+test-course: test-book course
+	$(PY) -m pytest -q -n $(JOBS) tests/course/built
 
 nightly: test-book
 	DPBOOK_ALL_WIDTHS=1 $(PY) -m pytest -q -rs -n $(JOBS) tests/browser

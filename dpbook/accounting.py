@@ -36,14 +36,14 @@ _SUMMED = 2.0**10
 def group_privacy(epsilon: float, size: int, *, delta: float = 0.0) -> tuple[float, float]:
     """Return the (epsilon, delta) that an (epsilon, delta)-DP mechanism gives to a group of records.
 
+    Explained in :doc:`/book/background/unit-of-privacy`.
+
     Parameters
     ----------
-    epsilon : float
+    epsilon, delta : float
         The loss for one record.
     size : int
         How many records differ.
-    delta : float, default 0.0
-        The delta for one record.
 
     Returns
     -------
@@ -55,8 +55,6 @@ def group_privacy(epsilon: float, size: int, *, delta: float = 0.0) -> tuple[flo
     >>> from dpbook.accounting import group_privacy
     >>> group_privacy(0.5, 4)
     (2.0, 0.0)
-
-    Explained in :doc:`/book/background/unit-of-privacy`.
     """
     epsilon, size, delta = positive("epsilon", epsilon), integer("size", size, least=1), delta_value("delta", delta)
     if delta == 0:
@@ -74,16 +72,16 @@ def _log1mexp(x: float) -> float:
 def advanced_composition(epsilon: float, count: int, *, slack: float, delta: float = 0.0) -> tuple[float, float]:
     """Return the (epsilon, delta) of ``count`` adaptive (epsilon, delta)-DP releases by advanced composition.
 
+    Explained in :doc:`/book/background/composition`.
+
     Parameters
     ----------
-    epsilon : float
+    epsilon, delta : float
         The loss of each release.
     count : int
         How many releases.
     slack : float
         The extra delta that is traded for a smaller epsilon.
-    delta : float, default 0.0
-        The delta of each release.
 
     Returns
     -------
@@ -97,8 +95,6 @@ def advanced_composition(epsilon: float, count: int, *, slack: float, delta: flo
     >>> total, delta = advanced_composition(0.1, 100, slack=1e-6)
     >>> round(total, 3), delta
     (5.756, 1e-06)
-
-    Explained in :doc:`/book/background/composition`.
     """
     epsilon, count = positive("epsilon", epsilon), integer("count", count, least=1)
     slack, delta = delta_value("slack", slack, zero=False), delta_value("delta", delta)
@@ -112,14 +108,13 @@ def pure_composition_delta(epsilon: float, count: int, total: float) -> float:
     """Return the exact delta at ``total`` for ``count`` pure epsilon-DP releases in the worst case.
 
     The worst case is ``count`` runs of randomised response, so delta is a sum over the binomial number of lies:
-    ``Σ_l C(k,l) max(0, e^((k-l)ε) - e^(total + lε)) / (1+e^ε)^k``. No composition theorem can do better.
+    ``Σ_l C(k,l) max(0, e^((k-l)ε) - e^(total + lε)) / (1+e^ε)^k``. No composition theorem can do better. Explained in
+    :doc:`/book/background/composition`.
 
     Parameters
     ----------
-    epsilon : float
-        The loss of each release.
-    count : int
-        How many releases.
+    epsilon, count : float, int
+        The loss of each release, and how many there are.
     total : float
         The epsilon at which the composition is judged.
 
@@ -131,12 +126,8 @@ def pure_composition_delta(epsilon: float, count: int, total: float) -> float:
     Examples
     --------
     >>> from dpbook.accounting import pure_composition_delta
-    >>> pure_composition_delta(0.1, 10, total=1.0)
-    0.0
-    >>> round(pure_composition_delta(0.1, 10, total=0.5), 5)
-    0.00993
-
-    Explained in :doc:`/book/background/composition`.
+    >>> pure_composition_delta(0.1, 10, total=1.0), round(pure_composition_delta(0.1, 10, total=0.5), 5)
+    (0.0, 0.00993)
     """
     epsilon, count = positive("epsilon", epsilon), integer("count", count, least=1)
     total = at_least("total", total, 0.0)
@@ -153,12 +144,12 @@ def pure_composition_delta(epsilon: float, count: int, total: float) -> float:
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the exact delta at ``epsilon`` of a Gaussian mechanism whose sensitivity is ``mu`` noise sds.
 
+    Explained in :doc:`/book/background/mechanisms`.
+
     Parameters
     ----------
-    epsilon : float
-        At least 0.
-    mu : float
-        L2 sensitivity divided by the noise's standard deviation.
+    epsilon, mu : float
+        At least 0; and the L2 sensitivity divided by the noise's standard deviation.
 
     Returns
     -------
@@ -170,8 +161,6 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     >>> from dpbook.accounting import gaussian_delta
     >>> round(gaussian_delta(1.0, 1.0), 6)
     0.126937
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     epsilon, mu = at_least("epsilon", epsilon, 0.0), positive("mu", mu)
     first = special.log_ndtr(mu / 2 - epsilon / mu)
@@ -188,16 +177,15 @@ def discrete_gaussian_delta(epsilon: float, shift: int, scale: float) -> float:
 
     The noise takes the value y with probability proportional to ``exp(-y² / (2 scale²))``. Where ``scale`` is large
     this is :func:`gaussian_delta` at ``shift / scale``; where it is not, the discrete noise can have several times that
-    delta. A smaller shift never has a larger delta, so a sensitivity of ``shift`` steps is covered.
+    delta. A smaller shift never has a larger delta, so a sensitivity of ``shift`` steps is covered. Explained in
+    :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
     epsilon : float
         At least 0.
-    shift : int
-        By how many steps the exact value moves between neighbours, at least 1.
-    scale : float
-        The noise's scale in steps.
+    shift, scale : int, float
+        By how many steps the exact value moves between neighbours, at least 1; and the noise's scale in steps.
 
     Returns
     -------
@@ -210,8 +198,6 @@ def discrete_gaussian_delta(epsilon: float, shift: int, scale: float) -> float:
     >>> from dpbook.accounting import discrete_gaussian_delta, gaussian_delta
     >>> round(discrete_gaussian_delta(8.0, 1, 0.543), 6), round(gaussian_delta(8.0, 1 / 0.543), 6)
     (0.000315, 0.0001)
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     epsilon, shift = at_least("epsilon", epsilon, 0.0), integer("shift", shift, least=1)
     scale = positive("scale", scale)
@@ -236,10 +222,12 @@ def discrete_gaussian_delta(epsilon: float, shift: int, scale: float) -> float:
 def gaussian_rho(mu: float) -> float:
     """Return the zCDP parameter rho of a Gaussian mechanism whose sensitivity is ``mu`` noise sds.
 
+    Explained in :doc:`/book/background/composition`.
+
     Parameters
     ----------
     mu : float
-        L2 sensitivity divided by the noise's standard deviation.
+        As in :func:`gaussian_delta`.
 
     Returns
     -------
@@ -251,8 +239,6 @@ def gaussian_rho(mu: float) -> float:
     >>> from dpbook.accounting import gaussian_rho
     >>> gaussian_rho(0.1)
     0.005000000000000001
-
-    Explained in :doc:`/book/background/composition`.
     """
     return positive("mu", mu) ** 2 / 2
 
@@ -260,12 +246,12 @@ def gaussian_rho(mu: float) -> float:
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return an epsilon such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
+    Explained in :doc:`/book/background/composition`.
+
     Parameters
     ----------
-    rho : float
-        The zCDP parameter.
-    delta : float
-        In (0, 1).
+    rho, delta : float
+        The zCDP parameter; in (0, 1).
 
     Returns
     -------
@@ -278,8 +264,6 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     >>> from dpbook.accounting import zcdp_epsilon
     >>> round(zcdp_epsilon(0.5, 1e-6), 3)
     5.222
-
-    Explained in :doc:`/book/background/composition`.
     """
     rho, delta = positive("rho", rho), delta_value("delta", delta, zero=False)
 
@@ -308,16 +292,14 @@ def gaussian_scale(
 
     Noise on a grid is not Gaussian but discrete Gaussian, and where it spans few steps its delta is larger. With
     ``unit``, the scale is raised for that, so that the discrete noise keeps the promise for every change of the totals
-    by whole steps whose L2 norm is at most ``sensitivity``.
+    by whole steps whose L2 norm is at most ``sensitivity``. Explained in :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
     sensitivity : float
         The statistic's L2 sensitivity.
-    epsilon : float
-        Greater than 0.
-    delta : float
-        In (0, 1).
+    epsilon, delta : float
+        Greater than 0; in (0, 1).
     unit : float, optional
         The step of the grid on which the noise is drawn (an :class:`~dpbook.records.ExactSum` has it); by default noise
         is drawn as finely as floats are.
@@ -345,8 +327,6 @@ def gaussian_scale(
     3.7306
     >>> [round(gaussian_scale(sensitivity=1.0, epsilon=8.0, delta=1e-4, unit=unit), 4) for unit in (None, 1e-6, 1.0)]
     [0.5431, 0.5431, 0.5557]
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     sensitivity, epsilon = noise_arguments(sensitivity, epsilon, widest=1e280)
     delta, statistics = delta_value("delta", delta, zero=False), integer("statistics", statistics, least=1)

@@ -35,6 +35,8 @@ ATOM_COUNT = 5  # a value seen this often while fitting counts as a point mass
 class AuditResult:
     """What an audit found.
 
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+
     Attributes
     ----------
     epsilon : float
@@ -62,8 +64,10 @@ class AuditResult:
     >>> result = audit(lambda data, rng: data, 0.0, 1.0, trials=2000)  # no noise at all
     >>> result.hits in [(1000, 0), (0, 1000)], result.epsilon == result.ceiling
     (True, True)
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
+    >>> print(result.verdict(1.0))
+    Refuted: epsilon is at least 4.88 with confidence 0.999, above the claimed 1.
+    >>> print(result.verdict(6.0))
+    Not refuted (which proves nothing): the bound 4.88 does not exceed the claimed 6.
     """
 
     epsilon: float
@@ -77,26 +81,7 @@ class AuditResult:
     ceiling: float
 
     def verdict(self, claimed: float) -> str:
-        """Say whether the audit refutes a claimed epsilon.
-
-        Parameters
-        ----------
-        claimed : float
-            The epsilon that the release is said to have, at least 0.
-
-        Returns
-        -------
-        str
-            One sentence. It never says that the claim is proved, because no audit can.
-
-        Examples
-        --------
-        >>> result = audit(lambda data, rng: data, 0.0, 1.0, trials=2000)
-        >>> print(result.verdict(1.0))
-        Refuted: epsilon is at least 4.88 with confidence 0.999, above the claimed 1.
-        >>> print(result.verdict(6.0))
-        Not refuted (which proves nothing): the bound 4.88 does not exceed the claimed 6.
-        """
+        """Return a sentence: whether the audit refutes the ``claimed`` epsilon. It never says that one is proved."""
         claimed = at_least("claimed", claimed, 0)
         if self.epsilon > claimed:
             return (
@@ -122,25 +107,25 @@ def epsilon_lower_bound(
 ) -> float:
     """Bound from below the epsilon of a release, as seen on one pair of neighbouring data sets.
 
-    If ``release`` is (epsilon, delta)-differentially private for a neighbour relation that holds between
-    ``data`` and ``neighbour`` (replace-one neighbours, n public, throughout the book), then the number
-    returned is at most epsilon with probability at least ``confidence``. An audit can refute, never prove:
-    a small bound may only mean too few runs, an innocent pair, or an event that nobody thought of.
+    If ``release`` is (epsilon, delta)-differentially private for a neighbour relation that holds between ``data`` and
+    ``neighbour`` (replace-one neighbours, n public, throughout the book), then the number returned is at most epsilon
+    with probability at least ``confidence``. An audit can refute, never prove: a small bound may only mean too few
+    runs, an innocent pair, or an event that nobody thought of.
 
-    Half of the runs choose an event S: a threshold on the output or on an estimated likelihood ratio. The
-    other half count how often S happens under each data set. With P the data set that makes S likelier, Q
-    the other, and Clopper-Pearson limits, each at error ``(1 - confidence) / 2``, the bound is
-    ``log((P(S)_low - delta) / Q(S)_high)``, or the same for the complement of S with P and Q exchanged.
+    Half of the runs choose an event S: a threshold on the output or on an estimated likelihood ratio. The other half
+    count how often S happens under each data set. With P the data set that makes S likelier, Q the other, and
+    Clopper-Pearson limits, each at error ``(1 - confidence) / 2``, the bound is
+    ``log((P(S)_low - delta) / Q(S)_high)``, or the same for the complement of S with P and Q exchanged. Explained in
+    :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
     release : callable
         ``release(data, rng)`` returns one output: a number, an array, a label, None, a
         :class:`~dpbook.release.Release` (its values are looked at), or lists and mappings of these. Runs must be
-        independent of one another. NaN, None and text are outcomes like any other; an exception is
-        passed on, so to audit errors as outputs catch them in ``release`` and return a label.
-        The generator is meant for seeded noise. To audit the noise of a real release, ignore it:
-        ``lambda data, rng: mechanism(data, rng=None)``.
+        independent of one another. NaN, None and text are outcomes like any other; an exception is passed on, so to
+        audit errors as outputs catch them in ``release`` and return a label. The generator is meant for seeded noise.
+        To audit the noise of a real release, ignore it: ``lambda data, rng: mechanism(data, rng=None)``.
     data, neighbour : object
         Two neighbouring data sets, handed to ``release`` as they are. Take the worst pair you can think of.
     trials : int
@@ -150,15 +135,15 @@ def epsilon_lower_bound(
     confidence : float
         Probability, in (0, 1), with which the bound holds.
     batched : bool
-        Whether ``release`` returns many runs at once, as an array with a run in each row (first axis). It
-        is called as ``release(data, rng, trials)`` if it takes a third argument (one without a default, or
-        one called ``trials`` or ``size``), else as ``release(data, rng)``, again and again until there
-        are ``trials`` runs; rows beyond that are ignored.
+        Whether ``release`` returns many runs at once, as an array with a run in each row (first axis). It is called as
+        ``release(data, rng, trials)`` if it takes a third argument (one without a default, or one called ``trials`` or
+        ``size``), else as ``release(data, rng)``, again and again until there are ``trials`` runs; rows beyond that are
+        ignored.
     score : callable, optional
-        Reduces the output of one run to a number; the audit then looks at that alone. The best score is
-        the log-likelihood ratio of the two data sets, where it is known. By default the audit estimates
-        that ratio, which works best in few dimensions. In batched mode a score that cannot take a single
-        row is given the whole batch and must return a number for each row.
+        Reduces the output of one run to a number; the audit then looks at that alone. The best score is the
+        log-likelihood ratio of the two data sets, where it is known. By default the audit estimates that ratio, which
+        works best in few dimensions. In batched mode a score that cannot take a single row is given the whole batch and
+        must return a number for each row.
     rng : numpy.random.Generator, optional
         Passed on to every run; by default a fresh one.
 
@@ -170,11 +155,10 @@ def epsilon_lower_bound(
 
     Notes
     -----
-    What 100,000 runs see of a Laplace mechanism at its worst pair, on average: from 0.92 to 0.96 of epsilon
-    between 0.5 and 6, 0.8 of it at 0.2 and at 9, 0.6 at 0.1. Sampling error alone costs at least
-    ``9 / sqrt(trials)`` in epsilon, so a small epsilon takes many runs.
-    Numbers are rounded to some 10^8 levels before anything is counted, so the last bits of floating-point
-    noise, which leak too, stay out of sight; to audit them, pass a ``score`` that reads them.
+    What 100,000 runs see of a Laplace mechanism at its worst pair, on average: from 0.92 to 0.96 of epsilon between 0.5
+    and 6, 0.8 of it at 0.2 and at 9, 0.6 at 0.1. Sampling error alone costs at least ``9 / sqrt(trials)`` in epsilon,
+    so a small epsilon takes many runs. Numbers are rounded to some 10^8 levels before anything is counted, so the last
+    bits of floating-point noise, which leak too, stay out of sight; to audit them, pass a ``score`` that reads them.
 
     Examples
     --------
@@ -191,8 +175,6 @@ def epsilon_lower_bound(
     ...     return data + rng.laplace(scale=0.5)
     >>> bool(epsilon_lower_bound(too_quiet, 0.0, 1.0, trials=5000, rng=rng) > 1.5)
     True
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     result = audit(
         release,
@@ -223,6 +205,7 @@ def audit(
     """Audit a release as :func:`epsilon_lower_bound` does, and say also which event was tested and how it went.
 
     Replace-one neighbours, n public, unless the caller's pair says otherwise. An audit can refute, never prove.
+    Explained in :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
@@ -244,8 +227,6 @@ def audit(
     >>> result = audit(respond, 0, 1, trials=100_000, batched=True, rng=np.random.default_rng(1))
     >>> bool(1.0 < result.epsilon <= np.log(3)), result.tested
     (True, 50000)
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     trials = integer("trials", trials, least=4)
     delta = delta_value("delta", delta)

@@ -39,34 +39,25 @@ _BY_VALUE = (
 class BudgetExceeded(RuntimeError):
     """Raised when a charge would exceed the budget; the ledger is then as it was before.
 
+    Explained in :doc:`/book/background/composition`.
+
     Examples
     --------
     >>> from dpbook import BudgetExceeded, PrivacyBudget
-    >>> budget = PrivacyBudget(epsilon=1.0)
     >>> try:
-    ...     budget.spend(2.0)
+    ...     PrivacyBudget(epsilon=1.0).spend(2.0)
     ... except BudgetExceeded as error:
     ...     print(error)
     cannot spend epsilon 2: 1 of 1 remains
-    >>> budget.remaining
-    1.0
-
-    Explained in :doc:`/book/background/composition`.
     """
 
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of a ledger, with the lines of each branch where it is a parallel group.
+    """One line of a ledger: ``label``, what it was for, ``epsilon`` and ``delta``.
 
-    Attributes
-    ----------
-    label : str
-        What the charge was for.
-    epsilon, delta : float
-        What was charged.
-    branches : tuple of (key, lines)
-        For a parallel group, every branch's key and its own ledger; empty otherwise.
+    ``branches`` holds, for a parallel group, every branch's key and its own ledger, and is empty otherwise. Explained
+    in :doc:`/book/background/composition`.
 
     Examples
     --------
@@ -75,8 +66,6 @@ class Charge:
     >>> budget.spend(0.25, label="mean age")
     >>> budget.ledger[0]
     Charge(label='mean age', epsilon=0.25, delta=0.0, branches=())
-
-    Explained in :doc:`/book/background/composition`.
     """
 
     label: str
@@ -90,27 +79,24 @@ class PrivacyBudget:
 
     Spending is safe across threads: a charge is checked and entered under one lock, so two threads
     cannot both spend the last of the budget. It belongs to the process that made it: a budget refuses to be pickled,
-    and after a fork the child cannot spend, because the parent would not know of it.
+    and after a fork the child cannot spend, because the parent would not know of it. Explained in
+    :doc:`/book/background/composition`.
 
     Parameters
     ----------
-    epsilon : float
-        The total epsilon, greater than 0.
-    delta : float, default 0.0
-        The total delta, in [0, 1).
+    epsilon, delta : float
+        The total loss; epsilon greater than 0, delta in [0, 1), by default 0.
 
     Examples
     --------
     >>> from dpbook import PrivacyBudget
-    >>> budget = PrivacyBudget(epsilon=1.0)
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-6)
     >>> budget.spend(0.4, label="histogram")
-    >>> budget.spend(0.1, label="mean")
-    >>> budget.remaining
-    0.5
+    >>> budget.spend(0.1, delta=1e-7, label="gaussian sum")
+    >>> budget.spent, budget.remaining, budget.can_spend(0.7)
+    ((0.5, 1e-07), 0.5, False)
     >>> [charge.label for charge in budget.ledger]
-    ['histogram', 'mean']
-
-    Explained in :doc:`/book/background/composition`.
+    ['histogram', 'gaussian sum']
     """
 
     def __init__(self, epsilon: float, delta: float = 0.0) -> None:
@@ -201,16 +187,9 @@ class PrivacyBudget:
             return tuple(entry if isinstance(entry, Charge) else entry._as_charge() for entry in self._entries)
 
     def spend(self, epsilon: float, delta: float = 0.0, label: str = "") -> None:
-        """Charge ``(epsilon, delta)``, or raise and leave the ledger as it was.
+        """Charge ``epsilon`` and ``delta``, not both 0, or raise and leave the ledger as it was.
 
-        Parameters
-        ----------
-        epsilon : float
-            At least 0; epsilon and delta are not both 0.
-        delta : float, default 0.0
-            In [0, 1).
-        label : str, default ""
-            What the charge is for, shown in the ledger.
+        ``label`` says in the ledger what the charge is for.
 
         Raises
         ------
@@ -218,14 +197,6 @@ class PrivacyBudget:
             If less than that remains.
         RuntimeError
             In a process that was forked after the budget was made.
-
-        Examples
-        --------
-        >>> from dpbook import PrivacyBudget
-        >>> budget = PrivacyBudget(1.0, delta=1e-6)
-        >>> budget.spend(0.5, delta=1e-7, label="gaussian sum")
-        >>> budget.spent
-        (0.5, 1e-07)
         """
         epsilon, delta = _amounts(epsilon, delta)
         if not isinstance(label, str):
@@ -241,23 +212,9 @@ class PrivacyBudget:
                 self._group._raise_to(self.spent)
 
     def can_spend(self, epsilon: float, delta: float = 0.0) -> bool:
-        """Return whether ``spend`` with these numbers would succeed now.
+        """Return whether ``spend`` would succeed now.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            As in :meth:`spend`.
-
-        Returns
-        -------
-        bool
-            Whether that much remains, the branch, if this is one, is still open, and this is the budget's process.
-
-        Examples
-        --------
-        >>> from dpbook import PrivacyBudget
-        >>> PrivacyBudget(1.0).can_spend(0.7)
-        True
+        ``epsilon`` and ``delta`` must remain, a branch must be open still, and this must be the budget's process.
         """
         epsilon, delta = _amounts(epsilon, delta)
         if os.getpid() != self._process:
@@ -358,6 +315,7 @@ class ParallelGroup:
     """Branches of a budget over disjoint parts that positions fix; made by :meth:`PrivacyBudget.parallel`.
 
     Its cost, charged to the budget it came from as it grows, is the maximum over branches of the sum within each.
+    Explained in :doc:`/book/background/composition`.
 
     Parameters
     ----------
@@ -372,14 +330,11 @@ class ParallelGroup:
     --------
     >>> from dpbook import PrivacyBudget
     >>> budget = PrivacyBudget(1.0)
-    >>> weeks = {week: range(week, 400, 4) for week in range(4)}
-    >>> with budget.parallel(n=400, parts=weeks, fixed_by="order of arrival") as group:
-    ...     for week in weeks:
-    ...         group.branch(week).spend(0.5)
-    >>> budget.remaining
-    0.5
-
-    Explained in :doc:`/book/background/composition`.
+    >>> with budget.parallel(n=5, parts={"a": 2, "b": 3}, fixed_by="order of arrival") as group:
+    ...     group.branch("a").spend(0.5)
+    ...     group.branch("b").spend(0.5)
+    >>> budget.remaining, group.positions("b")
+    (0.5, range(2, 5))
     """
 
     def __init__(self, parent: PrivacyBudget, label: str, parts: dict[Hashable, _Positions]) -> None:
@@ -402,25 +357,7 @@ class ParallelGroup:
         return self._cost[1]
 
     def branch(self, key: Hashable) -> PrivacyBudget:
-        """Return the branch of one part of the records; the same key gives the same branch again.
-
-        Parameters
-        ----------
-        key : hashable
-            The part's public name, one of the keys that the group was opened with.
-
-        Returns
-        -------
-        PrivacyBudget
-            A budget to pass to the releases that read this part only.
-
-        Examples
-        --------
-        >>> from dpbook import PrivacyBudget
-        >>> with PrivacyBudget(1.0).parallel(n=4, parts={"a": 2, "b": 2}, fixed_by="design") as group:
-        ...     group.branch("a") is group.branch("a")
-        True
-        """
+        """Return the budget for releases that read the part called ``key`` only; for one key always the same."""
         self._parent._check_process()
         with self._parent._lock:
             if not self._entered or self._closed or self._parent._is_closed():
@@ -431,23 +368,9 @@ class ParallelGroup:
             return self._branches[key]
 
     def positions(self, key: Hashable) -> range | NDArray[np.int64]:
-        """Return the positions of one part's records, to take them from the data with.
+        """Return the positions of the records of the part called ``key``, to take them from the data with.
 
-        Parameters
-        ----------
-        key : hashable
-            One of the keys that the group was opened with.
-
-        Returns
-        -------
-        range or ndarray of int
-            As they were declared; for numbers of records, the block that is this part's.
-
-        Examples
-        --------
-        >>> from dpbook import PrivacyBudget
-        >>> PrivacyBudget(1.0).parallel(n=5, parts={"a": 2, "b": 3}, fixed_by="design").positions("b")
-        range(2, 5)
+        They are as they were declared; for numbers of records, the block that is this part's.
         """
         try:
             known = key in self._parts
@@ -584,14 +507,14 @@ def _amounts(epsilon: Any, delta: Any) -> tuple[float, float]:
 def charge(budget: PrivacyBudget | None, epsilon: float, delta: float, *, label: str) -> None:
     """Charge an optional budget: what every release does after its arguments are checked and before it draws noise.
 
+    Explained in :doc:`/book/background/composition`.
+
     Parameters
     ----------
     budget : PrivacyBudget or None
         None charges nothing.
-    epsilon, delta : float
-        The privacy loss.
-    label : str
-        The charge's label in the ledger.
+    epsilon, delta, label
+        As in :meth:`PrivacyBudget.spend`.
 
     Examples
     --------
@@ -600,8 +523,6 @@ def charge(budget: PrivacyBudget | None, epsilon: float, delta: float, *, label:
     >>> charge(budget, 0.25, 0.0, label="mean")
     >>> budget.remaining
     0.75
-
-    Explained in :doc:`/book/background/composition`.
     """
     if budget is None:
         return

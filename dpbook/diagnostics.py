@@ -49,7 +49,8 @@ class Calibration:
 
     Under a right posterior each quantity's ranks are independent and uniform on (0, 1). Two tests look for
     departures: Kolmogorov-Smirnov (strong against bias) and the variance test on ``z = Φ⁻¹(rank)`` (strong
-    against a wrong spread: ``Σ z²`` is chi-squared with one degree of freedom a trial).
+    against a wrong spread: ``Σ z²`` is chi-squared with one degree of freedom per trial). Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -63,12 +64,12 @@ class Calibration:
     --------
     >>> import numpy as np
     >>> too_wide = Calibration({"theta": np.random.default_rng(0).beta(3, 3, size=500)})
-    >>> too_wide.passed()
-    False
-    >>> too_wide.variance["theta"] < 1
-    True
-
-    Explained in :doc:`/book/background/bayesian-primer`.
+    >>> too_wide.passed(), too_wide.variance["theta"] < 1
+    (False, True)
+    >>> table = Calibration({"theta": (np.arange(300) + 0.5) / 300}, {"theta": 0.9}).summary()
+    >>> print(table.round(3).to_string(index_names=False))
+              ks  ks_p  variance  variance_p  contraction
+    theta  0.002   1.0     0.996         1.0          0.9
     """
 
     ranks: Mapping[str, Array]
@@ -108,42 +109,17 @@ class Calibration:
         return dict(zip(raw, holm(list(raw.values())).tolist(), strict=True))
 
     def passed(self, level: float = 0.05) -> bool:
-        """Say whether no test rejects.
+        """Return whether no test rejects, that is, whether every corrected p-value is above ``level``.
 
-        Parameters
-        ----------
-        level : float
-            The chance that a right posterior fails: it holds for all quantities and tests together (Holm).
-
-        Returns
-        -------
-        bool
-            True unless some corrected p-value is at most ``level``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> Calibration({"theta": (np.arange(300) + 0.5) / 300}).passed()
-        True
+        A right posterior fails with this probability at most, for all quantities and tests together (Holm).
         """
         return min(self.p_values.values()) > fraction("level", level)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row a quantity: both statistics, their Holm-corrected p-values, and the contraction.
+        """Return a table with one row per quantity.
 
-        Returns
-        -------
-        pandas.DataFrame
-            Index ``quantity``; columns ``ks``, ``ks_p``, ``variance``, ``variance_p`` and ``contraction`` (NaN for
-            test quantities).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> table = Calibration({"theta": (np.arange(300) + 0.5) / 300}, {"theta": 0.9}).summary()
-        >>> print(table.round(3).to_string(index_names=False))
-                  ks  ks_p  variance  variance_p  contraction
-        theta  0.002   1.0     0.996         1.0          0.9
+        Columns ``ks``, ``ks_p``, ``variance``, ``variance_p``, with Holm-corrected p-values, and ``contraction`` (NaN
+        for test quantities).
         """
         p_values, ks, variance = self.p_values, self.ks, self.variance
         rows = {
@@ -174,7 +150,8 @@ def calibrate(
     Draw θ from the prior, data (or a release) given θ, and posterior draws given the data. If the posterior is
     right, θ and its draws are exchangeable, so the rank of θ is uniform (Talts et al. 2018). Every callback is called
     once, with all trials in one batch. Ties are broken at random and the rank is spread over its cell:
-    ``u = (draws below θ + V · (1 + draws equal to θ)) / (draws + 1)`` with V uniform is uniform exactly.
+    ``u = (draws below θ + V · (1 + draws equal to θ)) / (draws + 1)`` with V uniform is uniform exactly. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -221,8 +198,6 @@ def calibrate(
     True
     >>> round(result.contraction["theta"], 1)
     0.5
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     count = integer("trials", trials, least=2)
     kept = None if draws is None else integer("draws", draws, least=2)
@@ -389,7 +364,8 @@ def holm(p_values: ArrayLike) -> Array:
     """Correct p-values for testing several hypotheses (Holm 1979).
 
     Rejecting where the corrected value is at most α keeps the chance of any false rejection at or below α, however
-    the tests depend on each other. Sorted, ``p̃₍ᵢ₎ = max over j ≤ i of min(1, (m - j + 1) p₍ⱼ₎)``.
+    the tests depend on each other. Sorted, ``p̃₍ᵢ₎ = max over j ≤ i of min(1, (m - j + 1) p₍ⱼ₎)``. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -405,8 +381,6 @@ def holm(p_values: ArrayLike) -> Array:
     --------
     >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
     [0.03, 0.06, 0.06]
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     values = finite_array("p_values", p_values, ndim=1)
     if values.size and (values.min() < 0 or values.max() > 1):
@@ -425,15 +399,13 @@ class EcdfBands(NamedTuple):
     """Simultaneous bands for the difference between the ECDF of uniform ranks and the diagonal.
 
     ``points``, ``lower`` and ``upper`` are arrays of one length; ``gamma`` is the pointwise error probability that
-    gives the bands together the ``coverage``, which is exact.
+    gives the bands together the ``coverage``, which is exact. Explained in :doc:`/book/background/bayesian-primer`.
 
     Examples
     --------
     >>> bands = ecdf_bands(300)
     >>> bands.points.shape == bands.lower.shape == bands.upper.shape
     True
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
 
     points: Array
@@ -448,7 +420,8 @@ def ecdf_bands(trials: int, level: float = 0.95, points: ArrayLike | None = None
 
     At each point z the count of ranks up to z is Binomial(trials, z); the band there is its central interval of
     probability 1 - γ. The same γ is used everywhere (Säilynoja, Bürkner and Vehtari 2022) and is the largest for which
-    all points hold together with probability at least ``level``, computed exactly and without simulation.
+    all points hold together with probability at least ``level``, computed exactly and without simulation. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -469,8 +442,6 @@ def ecdf_bands(trials: int, level: float = 0.95, points: ArrayLike | None = None
     >>> bands = ecdf_bands(300)
     >>> round(float(bands.upper.max()), 3), round(bands.coverage, 3)
     (0.087, 0.95)
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     count = integer("trials", trials, least=1)
     target = fraction("level", level)
@@ -531,31 +502,27 @@ def plot_ecdf_difference(
     """Draw the ECDF of ranks minus the diagonal, inside its simultaneous bands.
 
     A curve above zero on the left and below on the right says that the posterior is too narrow; the reverse, too wide;
-    all above, that it lies too high; all below, too low.
+    all above, that it lies too high; all below, too low. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
     ranks : Calibration or array_like
-        A calibration, of which one curve a quantity is drawn, labelled with its name; or normalised ranks.
+        A calibration, of which one curve per quantity is drawn, labelled with its name; or normalised ranks.
     quantity : str, optional
         Draw only this quantity of the calibration.
-    level : float
-        Probability that one calibrated curve stays inside its band at all points.
-    points : array_like, optional
-        Where the curve and the band are computed, as in :func:`ecdf_bands`.
+    level, points
+        As in :func:`ecdf_bands`.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; by default the current ones.
-    band : bool
-        Draw the band. Switch it off when adding a curve to axes that have one.
-    band_color : matplotlib colour
-        Colour of the band, which is drawn translucent.
+    band, band_color : bool, matplotlib colour
+        Whether to draw the band, and its colour, made translucent. Switch it off when adding a curve to axes that have
+        one.
     **line
         Passed to ``ax.plot``: ``color``, ``label``, ``linestyle`` and so on.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The axes drawn on.
 
     Examples
     --------
@@ -564,8 +531,6 @@ def plot_ecdf_difference(
     >>> ax = plot_ecdf_difference(np.random.default_rng(0).uniform(size=200), ax=Figure().subplots(), label="exact")
     >>> ax.get_xlabel()
     'normalised rank'
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     curves = _curves(ranks, quantity)
     trials = {len(values) for values in curves.values()}
@@ -607,13 +572,12 @@ class Coverage(NamedTuple):
     """How often intervals held the truth, with a confidence interval: floats, or arrays for several quantities.
 
     ``rate`` is the observed share, ``low`` and ``high`` bound the true one, ``trials`` says on how many it rests.
+    Explained in :doc:`/book/background/bayesian-primer`.
 
     Examples
     --------
     >>> coverage([0, 0, 0], [1, 1, 1], [0.5, 2, 0.7]).trials
     3
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
 
     rate: Any
@@ -626,6 +590,8 @@ def coverage(
     lower: ArrayLike, upper: ArrayLike, truth: ArrayLike, *, confidence: float = 0.95, method: str = "wilson"
 ) -> Coverage:
     """Return the share of trials whose interval holds the truth, with a confidence interval for it.
+
+    Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -641,16 +607,13 @@ def coverage(
     Returns
     -------
     Coverage
-        Named tuple ``rate, low, high, trials``. The first three are floats for one-dimensional intervals, else arrays
-        of the shape after the trials axis.
+        The first three are floats for one-dimensional intervals, else arrays of the shape after the trials axis.
 
     Examples
     --------
     >>> result = coverage(np.full(100, -1.0), np.full(100, 1.0), np.linspace(-1.1, 1.1, 100))
     >>> result.rate, round(result.low, 3), round(result.high, 3)
     (0.9, 0.826, 0.945)
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     tail = (1 - fraction("confidence", confidence)) / 2
     bounds = {"wilson": _wilson, "clopper-pearson": _clopper_pearson}
@@ -685,28 +648,25 @@ def interval_score(lower: ArrayLike, upper: ArrayLike, truth: ArrayLike, level: 
     """Return the interval score: the width, plus 2/α for each unit by which the truth lies outside.
 
     A proper score, lower is better: its expectation is least at the central interval of the true law (Gneiting and
-    Raftery 2007). It punishes both an interval that misses and an honest one that is needlessly wide.
+    Raftery 2007). It punishes both an interval that misses and an honest one that is needlessly wide. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
-    lower, upper : array_like
-        Ends of the intervals.
-    truth : array_like
-        True values; the three broadcast together.
+    lower, upper, truth : array_like
+        Ends of the intervals and true values; the three broadcast together.
     level : float
         Probability that the intervals claim, 1 - α.
 
     Returns
     -------
     float or numpy.ndarray
-        One score an interval; average them over trials.
+        One score per interval; average them over trials.
 
     Examples
     --------
     >>> interval_score([0, 0], [1, 1], [0.5, 1.5], level=0.9).round(6).tolist()
     [1.0, 11.0]
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     alpha = 1 - fraction("level", level)
     low_end, high_end, value = _checked_intervals(lower, upper, truth)
@@ -730,14 +690,14 @@ def crps(draws: ArrayLike, truth: ArrayLike, *, axis: int = -1, fair: bool = Tru
     """Return the continuous ranked probability score of posterior draws, ``E|X - truth| - E|X - X′|/2``.
 
     A proper score in the units of the parameter, lower is better; for a point mass it is the absolute error. The second
-    term comes from the sorted draws, so the cost is m log m.
+    term comes from the sorted draws, so the cost is m log m. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
     draws : array_like
-        Posterior draws; ``axis`` is the axis of the draws.
+        Posterior draws.
     truth : array_like
-        True values, of the shape of ``draws`` without that axis (or one that broadcasts to it).
+        True values, of the shape of ``draws`` without the axis of draws (or one that broadcasts to it).
     axis : int
         The axis of the draws: -1 for ``(trials, draws)``, 1 for ``(trials, draws, ...)``.
     fair : bool
@@ -748,16 +708,12 @@ def crps(draws: ArrayLike, truth: ArrayLike, *, axis: int = -1, fair: bool = Tru
     Returns
     -------
     float or numpy.ndarray
-        One score a true value.
+        One score per true value.
 
     Examples
     --------
-    >>> round(crps([1.0, 2.0, 4.0], 2.0, fair=False), 3)
-    0.333
-    >>> round(crps([1.0, 2.0, 3.0, 8.0], 2.0), 3)
-    0.167
-
-    Explained in :doc:`/book/background/bayesian-primer`.
+    >>> round(crps([1.0, 2.0, 4.0], 2.0, fair=False), 3), round(crps([1.0, 2.0, 3.0, 8.0], 2.0), 3)
+    (0.333, 0.167)
     """
     sample = finite_array("draws", draws)
     place = integer("axis", axis)
@@ -784,7 +740,8 @@ def mmd2(x: ArrayLike, y: ArrayLike, bandwidth: float = 1.0, *, chunk: int = 512
     The kernel is ``k(a, b) = exp(-‖a - b‖² / (2 bandwidth²))`` and the estimate is the U-statistic
     ``mean_{i≠j} k(xᵢ, xⱼ) + mean_{i≠j} k(yᵢ, yⱼ) - 2 mean k(xᵢ, yⱼ)``: zero on average for samples of one law, so
     sometimes negative (Gretton et al. 2012). A bandwidth much wider than both laws sees little but the squared
-    difference of their means over bandwidth²: state the bandwidth, and judge by other scores too.
+    difference of their means over bandwidth²: state the bandwidth, and judge by other scores too. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -798,7 +755,6 @@ def mmd2(x: ArrayLike, y: ArrayLike, bandwidth: float = 1.0, *, chunk: int = 512
     Returns
     -------
     float
-        The estimate.
 
     Examples
     --------
@@ -806,8 +762,6 @@ def mmd2(x: ArrayLike, y: ArrayLike, bandwidth: float = 1.0, *, chunk: int = 512
     >>> rng = np.random.default_rng(0)
     >>> round(mmd2(rng.normal(0, 1, 2000), rng.normal(1, 1, 2000)), 1)
     0.2
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     scaled = positive("bandwidth", bandwidth)
     side = integer("chunk", chunk, least=1)

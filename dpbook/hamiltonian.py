@@ -29,14 +29,9 @@ _FEWEST_STEPS, _MOST_STEPS = 2, 10
 
 
 class State(NamedTuple):
-    """Where the chains are.
+    """Where the chains are: ``position`` (dim, B), and there the log density ``value`` (B,) and ``gradient`` (dim, B).
 
-    Attributes
-    ----------
-    position : array (dim, B)
-    value : array (B,)
-        The log density there.
-    gradient : array (dim, B)
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
 
     Examples
     --------
@@ -45,8 +40,6 @@ class State(NamedTuple):
     >>> old, new = (State(np.full((1, 2), at), np.full(2, -at), np.zeros((1, 2))) for at in (0.0, 1.0))
     >>> old.moved(new, np.array([True, False])).position
     array([[1., 0.]])
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
 
     position: Array
@@ -54,30 +47,15 @@ class State(NamedTuple):
     gradient: Array
 
     def moved(self, new: State, accepted: NDArray[np.bool_]) -> State:
-        """Return the new state where it is accepted, this one elsewhere.
-
-        Parameters
-        ----------
-        new : State
-            Of the same batch.
-        accepted : array of bool (B,)
-
-        Returns
-        -------
-        State
-        """
+        """Return the ``new`` state where it is ``accepted`` (B,), this one elsewhere."""
         return State(*(np.where(accepted, one, other) for one, other in zip(new, self, strict=True)))
 
 
 class Info(NamedTuple):
     """What a move tells of itself.
 
-    Attributes
-    ----------
-    acceptance : array (B,)
-        The chance with which the proposal was accepted.
-    energy : array (B,)
-        Minus the log density of position and momentum together, where the move ended.
+    ``acceptance`` (B,) is the chance with which the proposal was accepted, ``energy`` (B,) minus the log density of
+    position and momentum together, where the move ended. Explained in :doc:`/book/regression/a-sampler-that-mixes`.
 
     Examples
     --------
@@ -87,8 +65,6 @@ class Info(NamedTuple):
     >>> _, info = kernel(np.random.default_rng(1), kernel.start(np.zeros((1, 4))))
     >>> bool((info.acceptance > 0.9).all())
     True
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
 
     acceptance: Array
@@ -99,14 +75,9 @@ class Info(NamedTuple):
 class Tuning:
     """How far to go, and in which metric.
 
-    Parameters
-    ----------
-    root : array (dim, dim, B)
-        Times its own transpose it is the inverse mass: at best the posterior's covariance.
-    log_step : array (posterior,)
-        Logarithms of the step sizes, in units of the metric.
-    steps : int
-        Leapfrog steps of a trajectory.
+    ``root`` (dim, dim, B) times its own transpose is the inverse mass: at best the posterior's covariance. ``log_step``
+    (posterior,) are logarithms of the step sizes, in units of the metric; ``steps`` are the leapfrog steps of a
+    trajectory. Explained in :doc:`/book/regression/a-sampler-that-mixes`.
 
     Examples
     --------
@@ -114,8 +85,6 @@ class Tuning:
     >>> from dpbook.hamiltonian import Tuning
     >>> Tuning.first(np.ones((1, 1, 20)), chains=4).log_step.shape  # of five posteriors
     (5,)
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
 
     root: Array
@@ -124,18 +93,9 @@ class Tuning:
 
     @classmethod
     def first(cls, root: Array, chains: int) -> Tuning:
-        """Return the tuning to begin a warm-up with.
+        """Return the tuning to begin a warm-up with, for ``chains`` chains per posterior.
 
-        Parameters
-        ----------
-        root : array (dim, dim, B)
-            A first guess of the metric's root; the identity will do.
-        chains : int
-            How many chains a posterior has.
-
-        Returns
-        -------
-        Tuning
+        ``root`` (dim, dim, B) is a first guess of the metric's root; the identity will do.
         """
         log_step = np.full(root.shape[-1] // chains, np.log(_FIRST_STEP))
         return cls(root, log_step, _step_count(log_step))
@@ -186,16 +146,7 @@ class Kernel:
     tuning: Tuning
 
     def start(self, position: Array) -> State:
-        """Return the state at some positions.
-
-        Parameters
-        ----------
-        position : array (dim, B)
-
-        Returns
-        -------
-        State
-        """
+        """Return the state at ``position`` (dim, B)."""
         return State(position, *self.density(position))
 
     def __call__(self, rng: np.random.Generator, state: State) -> tuple[State, Info]:
@@ -222,7 +173,8 @@ class Kernel:
 class WarmUp:
     """What :func:`dpbook.sampling.run` calls ``adapt``: it learns step sizes all along, and the metric three times.
 
-    The chains of a posterior share what they learn; no posterior learns from another.
+    The chains of a posterior share what they learn; no posterior learns from another. Explained in
+    :doc:`/book/regression/a-sampler-that-mixes`.
 
     Parameters
     ----------
@@ -238,8 +190,6 @@ class WarmUp:
     >>> state, info = kernel(rng, kernel.start(np.zeros((1, 4))))
     >>> bool(warm_up.learn(kernel.tuning, state.position, info, 0).log_step > kernel.tuning.log_step)
     True
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
 
     def __init__(self, length: int) -> None:
@@ -255,20 +205,8 @@ class WarmUp:
     def learn(self, tuning: Tuning, position: Array, info: Info, iteration: int) -> Tuning:
         """Return better step sizes, and at the end of a window a better metric: for steps that hold more than a kernel.
 
-        Parameters
-        ----------
-        tuning : Tuning
-            Of the last step.
-        position : array (dim, B)
-            Where it ended.
-        info : Info
-            What it told.
-        iteration : int
-            Which step of the warm-up it was, from 0 on.
-
-        Returns
-        -------
-        Tuning
+        ``tuning`` is that of the last step, ``position`` (dim, B) where it ended, ``info`` what it told, ``iteration``
+        which step of the warm-up it was, from 0 on.
         """
         chains = tuning.chains
         self._since += 1
@@ -288,12 +226,12 @@ class WarmUp:
 def by_chain(array: Array, chains: int) -> Array:
     """Return an array (..., B) as (chain, posterior, ...): what :func:`dpbook.sampling.run` can keep.
 
+    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
+
     Parameters
     ----------
-    array : array (..., B)
-        Positions, or anything else with the batch last.
-    chains : int
-        How many chains a posterior has.
+    array, chains : array (..., B), int
+        Positions, or anything else with the batch last; and how many chains a posterior has.
 
     Returns
     -------
@@ -306,8 +244,6 @@ def by_chain(array: Array, chains: int) -> Array:
     >>> by_chain(np.arange(12.0).reshape(2, 6), 3)[0]  # two posteriors, in two dimensions
     array([[0., 6.],
            [1., 7.]])
-
-    Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
     return np.moveaxis(array.reshape(*array.shape[:-1], chains, -1), (-2, -1), (0, 1))
 

@@ -31,16 +31,14 @@ def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator
 
     The density at x > 0 is ``sqrt(shape / (2 pi x^3)) exp(-shape (x - mean)^2 / (2 mean^2 x))``; with an infinite mean
     it is the Lévy density, and the draw is ``shape`` over a chi-squared variable. (NumPy's ``Generator.wald`` loses
-    its digits when mean/shape is large, and returns zeros and NaN in the end.)
+    its digits when mean/shape is large, and returns zeros and NaN in the end.) Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
-    mean : array_like
-        Means, greater than 0; ``inf`` is allowed.
-    shape : array_like
-        Shape parameters, greater than 0 and finite. Broadcast with ``mean``.
+    mean, shape : array_like
+        Greater than 0, and broadcast; a mean of ``inf`` is allowed.
     rng : numpy.random.Generator, optional
-        The source of randomness; by default a fresh one.
 
     Returns
     -------
@@ -53,8 +51,6 @@ def inverse_gaussian(mean: ArrayLike, shape: ArrayLike, rng: np.random.Generator
     >>> draws = inverse_gaussian(np.full(100_000, 2.0), 3.0, np.random.default_rng(1))
     >>> print(draws.mean().round(1), draws.var().round(1))  # mean, mean**3 / shape
     2.0 2.7
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     shape = positive_array("shape", shape)
     mean = np.asarray(mean, dtype=np.float64)
@@ -71,7 +67,7 @@ def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Ge
 
     If the variance is exponential with mean ``2 scale^2`` and the noise normal given it, the noise is Laplace.
     Backwards, given noise r, ``1 / variance`` is inverse Gaussian with mean ``1 / (scale |r|)`` and shape
-    ``1 / scale^2``.
+    ``1 / scale^2``. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -80,7 +76,6 @@ def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Ge
     scale : array_like
         The scale b of the Laplace noise, greater than 0. Broadcast with ``residual``.
     rng : numpy.random.Generator, optional
-        The source of randomness; by default a fresh one.
 
     Returns
     -------
@@ -93,8 +88,6 @@ def draw_noise_variance(residual: ArrayLike, scale: ArrayLike, rng: np.random.Ge
     >>> variance = draw_noise_variance(np.full(100_000, 3.0), 1.0, np.random.default_rng(1))
     >>> print(variance.mean().round(1))  # scale |r| + scale^2
     4.0
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     residual, scale = finite_array("residual", residual), positive_array("scale", scale)
     # shape / mean = |r| / b, and the precision is 1 / b^2 times a draw with shape 1.
@@ -106,7 +99,8 @@ def normal_laplace_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
 
     With z = y - mean, s = sqrt(variance), b = scale and the normal distribution function F, the density is
     ``exp(s^2 / 2 b^2) (exp(-z/b) F(z/s - s/b) + exp(z/b) F(-z/s - s/b)) / 2b``. It is computed in a form in which
-    nothing overflows or cancels, however far the tail and however small or large s/b.
+    nothing overflows or cancels, however far the tail and however small or large s/b. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -128,8 +122,6 @@ def normal_laplace_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
     >>> y = np.linspace(-40, 40, 8001)
     >>> print(np.exp(normal_laplace_logpdf(y, 1.0, 4.0, 2.0)).sum().round(6) * 0.01)
     1.0
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     z, sd, scale = _standard_arguments(y, mean, variance, scale)
     with np.errstate(all="ignore"):
@@ -142,6 +134,8 @@ def normal_laplace_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
 def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Array:
     """Return the log of the distribution function of normal plus Laplace, accurate in both tails.
 
+    The upper tail, by symmetry, is that of ``-y`` and ``-mean``. Explained in :doc:`/book/background/bayesian-primer`.
+
     Parameters
     ----------
     y, mean, variance, scale : array_like
@@ -150,14 +144,11 @@ def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
     Returns
     -------
     array
-        Log probabilities of a value at most ``y``. The upper tail, by symmetry, is that of ``-y`` and ``-mean``.
 
     Examples
     --------
     >>> print(normal_laplace_logcdf(-1000.0, 0.0, 1.0, 1.0).round(3))  # log(exp(1/2) / 2) - 1000
     -1000.193
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     z, sd, scale = _standard_arguments(y, mean, variance, scale)
     with np.errstate(all="ignore"):
@@ -173,7 +164,7 @@ def normal_laplace_logcdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, sc
 
 
 def normal_laplace_cdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Array:
-    """Return the distribution function of normal plus Laplace.
+    """Return the distribution function of normal plus Laplace. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -183,14 +174,11 @@ def normal_laplace_cdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, scale
     Returns
     -------
     array
-        Probabilities of a value at most ``y``.
 
     Examples
     --------
     >>> print(normal_laplace_cdf([-2.0, 0.0, 2.0], 0.0, 1.0, 1.0).round(3))
     [0.108 0.5   0.892]
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     return np.exp(normal_laplace_logcdf(y, mean, variance, scale))
 
@@ -205,18 +193,16 @@ def draw_statistic(
     """Draw a scalar statistic given its normal law and its noisy release (a batch of them).
 
     With gain K = variance / (variance + noise_variance) the law is normal with mean ``mean + K (noisy - mean)`` and
-    variance ``(1 - K) variance``.
+    variance ``(1 - K) variance``. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
     mean, variance : array_like
         Of the statistic before its release is seen; the variance may be 0.
-    noisy : array_like
-        The released values.
-    noise_variance : array_like
-        Variances of the noise, greater than 0: :func:`draw_noise_variance`, or the Gaussian mechanism's own.
+    noisy, noise_variance : array_like
+        The released values, and the variances of their noise, greater than 0: :func:`draw_noise_variance`, or the
+        Gaussian mechanism's own.
     rng : numpy.random.Generator, optional
-        The source of randomness; by default a fresh one.
 
     Returns
     -------
@@ -229,8 +215,6 @@ def draw_statistic(
     >>> draws = draw_statistic(np.zeros(100_000), 1.0, 2.0, 1.0, np.random.default_rng(1))
     >>> print(draws.mean().round(1), draws.var().round(1))
     1.0 0.5
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)
     variance, noise_variance = (
@@ -254,21 +238,18 @@ def draw_statistics(
 
     In Kalman form: draw s* from N(mean, cov) and y* = s* + noise, then ``s = s* + cov (cov + D)^-1 (noisy - y*)``
     with D the diagonal of noise variances. It inverts neither matrix, so ``cov`` may be singular; a linear relation
-    that holds among the statistics before the release (counts that sum to n) holds in the draws.
+    that holds among the statistics before the release (counts that sum to n) holds in the draws. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
-    mean : array_like
-        Shape (..., k).
+    mean, noisy, noise_variance : array_like
+        Shape (..., k): before the release, the released vectors, and the variances of their independent noises,
+        greater than 0.
     cov : array_like
         Covariances, shape (..., k, k), symmetric. Where one is not positive semidefinite, negative eigenvalues (of
         the correlations) are set to 0.
-    noisy : array_like
-        The released vectors, shape (..., k).
-    noise_variance : array_like
-        Variances of the independent noises, shape (..., k), greater than 0.
     rng : numpy.random.Generator, optional
-        The source of randomness; by default a fresh one.
 
     Returns
     -------
@@ -283,8 +264,6 @@ def draw_statistics(
     >>> s = draw_statistics(100 * p, cov, [28.0, 25.0, 60.0], [8.0, 8.0, 8.0], np.random.default_rng(1))
     >>> print(s.sum().round(4))
     100.0
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     rng = analyst_generator(rng)
     mean, noisy = finite_array("mean", mean), finite_array("noisy", noisy)

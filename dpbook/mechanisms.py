@@ -78,7 +78,7 @@ def laplace(
 ) -> float | NDArray[np.float64]:
     """Release a number or an array with Laplace noise of scale ``sensitivity / epsilon``.
 
-    epsilon-DP for replace-one neighbours, n public.
+    epsilon-DP for replace-one neighbours, n public. Explained in :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
@@ -87,13 +87,10 @@ def laplace(
     sensitivity : float
         Its L1 sensitivity: for an array, that of all entries together.
     epsilon : float
-        The privacy loss.
     rng : numpy.random.Generator, optional
         Seeded teaching noise; None, the default, draws floating-point-safe noise for a real release.
-    budget : PrivacyBudget, optional
-        Charged before the noise is drawn.
-    label : str, default "laplace"
-        The charge's label in the ledger.
+    budget, label : PrivacyBudget, optional, and str
+        Charged before the noise is drawn, under this label.
 
     Returns
     -------
@@ -109,8 +106,6 @@ def laplace(
     >>> noisy = laplace(42.0, sensitivity=1, epsilon=0.5, rng=np.random.default_rng(1), budget=budget)
     >>> round(noisy, 2), budget.remaining
     (42.05, 0.5)
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     array = finite_array("value", value)
     sensitivity, epsilon = noise_arguments(sensitivity, epsilon)
@@ -151,17 +146,15 @@ def geometric(
 ) -> int | NDArray[np.int64]:
     """Release a count, or an array of counts, with two-sided geometric noise: whole numbers stay whole.
 
-    epsilon-DP for replace-one neighbours, n public.
+    epsilon-DP for replace-one neighbours, n public. Explained in :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
     value : int or array of int
         The exact counts. A missing one, or one beyond 64 bits, raises; only the curator may see that error.
-    epsilon : float
-        The privacy loss.
     sensitivity : int, default 1
         The counts' joint L1 sensitivity (2 for a histogram under replace-one).
-    rng, budget, label
+    epsilon, rng, budget, label
         As in :func:`laplace`.
 
     Returns
@@ -175,8 +168,6 @@ def geometric(
     >>> from dpbook.mechanisms import geometric
     >>> geometric(42, epsilon=0.5, rng=np.random.default_rng(3))
     42
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     counts = whole_array("value", value)
     _, epsilon = noise_arguments(integer("sensitivity", sensitivity, least=1), epsilon, widest=_WIDEST_GEOMETRIC)
@@ -220,18 +211,16 @@ def gaussian(
 ) -> float | NDArray[np.float64]:
     """Release a number or an array with Gaussian noise, calibrated exactly by :func:`gaussian_scale`.
 
-    (epsilon, delta)-DP for replace-one neighbours, n public.
+    (epsilon, delta)-DP for replace-one neighbours, n public. Explained in :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
-    value : float or array
-        The exact statistic. NaN and infinite values raise; only the curator may see that error.
+    value, rng, budget, label
+        As in :func:`laplace`.
     sensitivity : float
         Its L2 sensitivity: for an array, that of all entries together.
     epsilon, delta : float
         The privacy loss; delta in (0, 1).
-    rng, budget, label
-        As in :func:`laplace`.
 
     Returns
     -------
@@ -245,8 +234,6 @@ def gaussian(
     >>> noisy = gaussian(np.zeros(2), sensitivity=1.0, epsilon=1.0, delta=1e-5, rng=np.random.default_rng(1))
     >>> noisy.round(2)
     array([1.29, 3.07])
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     array = finite_array("value", value)
     scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
@@ -268,19 +255,18 @@ def exponential(
 ) -> T:
     """Release one candidate, drawn with probability proportional to ``exp(epsilon · utility / (2 sensitivity))``.
 
-    epsilon-DP for replace-one neighbours, n public, provided the candidates are public.
+    epsilon-DP for replace-one neighbours, n public, provided the candidates are public. Explained in
+    :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
     candidates : sequence
         The public outcomes, paired with the utilities by position.
     utilities : array
-        One utility a candidate, computed from the data. NaN and infinite ones raise; only the curator may see that.
+        One utility per candidate, computed from the data. NaN and infinite ones raise; only the curator may see that.
     sensitivity : float
         The most that any one utility can change between neighbours.
-    epsilon : float
-        The privacy loss.
-    rng, budget, label
+    epsilon, rng, budget, label
         As in :func:`laplace`.
 
     Returns
@@ -294,8 +280,6 @@ def exponential(
     >>> from dpbook.mechanisms import exponential
     >>> exponential(["red", "green"], [3, 40], sensitivity=1, epsilon=1.0, rng=np.random.default_rng(1))
     'green'
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     if not isinstance(candidates, Iterable) or isinstance(candidates, (Set, Mapping)):  # pairs go by position
         raise TypeError(f"candidates must be a sequence, in the order of utilities, got {candidates!r}")
@@ -324,7 +308,8 @@ def above_threshold(
     The sparse vector technique: epsilon-DP for replace-one neighbours, n public, however many queries are asked
     before the first success. The threshold gets Laplace noise of scale 2Δ/ε, each query fresh noise of scale 4Δ/ε, or
     2Δ/ε when the queries are monotone (a change of record moves all of them in the same direction). Values are
-    rounded to a grid of about Δ/2²⁰ and compared as whole numbers.
+    rounded to a grid of about Δ/2²⁰ and compared as whole numbers. Explained in
+    :doc:`/book/background/sparse-vector-and-quantiles`.
 
     Parameters
     ----------
@@ -335,12 +320,10 @@ def above_threshold(
         The public threshold.
     sensitivity : float
         The sensitivity of each single query.
-    epsilon : float
-        The privacy loss of the whole search.
     monotone : bool, default False
         Whether the queries all move in one direction between neighbours, as nested counts do.
-    rng, budget, label
-        As in :func:`laplace`.
+    epsilon, rng, budget, label
+        As in :func:`laplace`, for the whole search.
 
     Returns
     -------
@@ -353,8 +336,6 @@ def above_threshold(
     >>> from dpbook.mechanisms import above_threshold
     >>> above_threshold([3, 5, 80, 90], 40, sensitivity=1, epsilon=1.0, rng=np.random.default_rng(1))
     2
-
-    Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
     """
     threshold = finite_number("threshold", threshold)
     sensitivity, epsilon = noise_arguments(sensitivity, epsilon)
@@ -398,6 +379,7 @@ def private_quantile(
     ``q n``, of sensitivity 1. With seeded noise a gap is drawn in proportion to its length times
     ``exp(epsilon · utility / 2)`` and the point uniformly within it; a real release draws among the midpoints of
     ``grid`` equal cells of the bounds. The rank ``q n`` is rounded to 1/256, so that utilities are exact floats.
+    Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
 
     Parameters
     ----------
@@ -408,11 +390,9 @@ def private_quantile(
         Between 0 and 1, both included.
     bounds : (low, high)
         Public bounds.
-    epsilon : float
-        The privacy loss.
     grid : int, default 16384
         The number of cells of a real release.
-    rng, budget, label
+    epsilon, rng, budget, label
         As in :func:`laplace`.
 
     Returns
@@ -427,8 +407,6 @@ def private_quantile(
     >>> ages = np.arange(20, 70)
     >>> round(private_quantile(ages, 0.5, bounds=(0, 100), epsilon=1.0, rng=np.random.default_rng(1)), 1)
     47.8
-
-    Explained in :doc:`/book/background/sparse-vector-and-quantiles`.
     """
     sample = present_array("values", values, ndim=1)
     if sample.size == 0:
@@ -467,7 +445,8 @@ def randomized_response(
     """Let every person report the truth with odds ``e^epsilon : (categories - 1)``, otherwise another answer at random.
 
     epsilon-DP for replace-one neighbours, n public, and locally so: each report is private on its own, before anyone
-    collects it. One person answers once, so the whole array costs epsilon.
+    collects it. One person answers once, so the whole array costs epsilon. Explained in
+    :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
@@ -491,8 +470,6 @@ def randomized_response(
     >>> from dpbook.mechanisms import randomized_response
     >>> randomized_response([1, 1, 0, 0, 1], epsilon=1.0, rng=np.random.default_rng(2))
     array([1, 1, 1, 0, 1])
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     codes = whole_array("answers", answers, booleans=True)
     (_, epsilon), categories = noise_arguments(1.0, epsilon), integer("categories", categories, least=2)

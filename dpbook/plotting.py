@@ -27,20 +27,14 @@ GRID = "#d9dce3"
 class MethodStyle:
     """How one method looks in every figure of the book.
 
-    Attributes
-    ----------
-    label : str
-        Its name in legends.
-    color, marker, linestyle : str
-        As Matplotlib takes them.
+    ``label`` is its name in legends; ``color``, ``marker`` and ``linestyle`` are as Matplotlib takes them. Explained in
+    :doc:`/book/how-to-use`.
 
     Examples
     --------
     >>> from dpbook.plotting import METHODS
     >>> METHODS["naive"].label
     'naive'
-
-    Explained in :doc:`/book/how-to-use`.
     """
 
     label: str
@@ -85,6 +79,8 @@ METHODS: Mapping[str, MethodStyle] = {
 def style_of(method: str) -> dict[str, Any]:
     """Return the plot arguments of one method: its label, colour, marker and line style.
 
+    Explained in :doc:`/book/how-to-use`.
+
     Parameters
     ----------
     method : str
@@ -100,8 +96,6 @@ def style_of(method: str) -> dict[str, Any]:
     >>> from dpbook.plotting import style_of
     >>> style_of("naive")["color"]
     '#d55e00'
-
-    Explained in :doc:`/book/how-to-use`.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
@@ -110,7 +104,7 @@ def style_of(method: str) -> dict[str, Any]:
 
 
 def use_style() -> None:
-    """Set Matplotlib's defaults to the book's style.
+    """Set Matplotlib's defaults to the book's style. Explained in :doc:`/book/how-to-use`.
 
     Examples
     --------
@@ -119,8 +113,6 @@ def use_style() -> None:
     >>> use_style()
     >>> matplotlib.rcParams["axes.spines.top"]
     False
-
-    Explained in :doc:`/book/how-to-use`.
     """
     import matplotlib as mpl
 
@@ -201,10 +193,11 @@ def plot_densities(
 ) -> None:
     """Draw posterior densities over each other, each in its method's colour, with labelled axes.
 
+    Explained in :doc:`/book/background/after-a-release`.
+
     Parameters
     ----------
     ax : matplotlib.axes.Axes
-        Where to draw.
     densities : mapping of str to object with ``pdf``
         Keys of ``METHODS``.
     theta : array
@@ -212,7 +205,6 @@ def plot_densities(
     truth : float, optional
         Marked by a thin vertical line.
     xlabel : str, default "θ"
-        The parameter's name.
 
     Examples
     --------
@@ -224,8 +216,6 @@ def plot_densities(
     >>> plot_densities(ax, {"naive": BetaMixture([1], [3], [3])}, np.linspace(0, 1, 50))
     >>> ax.get_ylabel()
     'posterior density'
-
-    Explained in :doc:`/book/background/after-a-release`.
     """
     points = np.asarray(theta, dtype=float)
     for method, density in densities.items():
@@ -250,10 +240,11 @@ def model_diagram(
 ) -> None:
     """Draw a directed graphical model: circles for variables, shaded when observed, arrows, plates with their sizes.
 
+    Explained in :doc:`/book/background/after-a-release`.
+
     Parameters
     ----------
     ax : matplotlib.axes.Axes
-        Where to draw.
     nodes : mapping of str to (x, y)
         Each variable's label and centre, one unit apart.
     edges : sequence of (from, to)
@@ -263,7 +254,6 @@ def model_diagram(
     plates : sequence of (x, y, width, height, label)
         Rectangles around repeated variables.
     title : str
-        Above the diagram.
 
     Examples
     --------
@@ -273,8 +263,6 @@ def model_diagram(
     >>> model_diagram(ax, {"θ": (0, 1), "x": (0, 0)}, [("θ", "x")], observed=["x"], title="data seen")
     >>> ax.get_title()
     'data seen'
-
-    Explained in :doc:`/book/background/after-a-release`.
     """
     from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 

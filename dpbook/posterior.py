@@ -6,6 +6,7 @@ read one. It is immutable, it holds nothing but draws, and its convergence figur
 
 from __future__ import annotations
 
+import html
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,9 @@ class ConvergenceWarning(UserWarning):
 class Posterior:
     """Draws from the posterior distribution of some named parameters.
 
+    Its summaries take the ``name`` of a parameter and answer in that parameter's own shape; without a name they answer
+    with a dictionary of all of them. Explained in :doc:`/book/background/bayesian-primer`.
+
     Parameters
     ----------
     draws : mapping of str to array_like
@@ -61,6 +65,8 @@ class Posterior:
     labels : mapping of str to sequence of str, optional
         What the components of a vector parameter are called, such as the columns of a table; tables, plots and ArviZ's
         coordinates use them. A parameter without labels has its components numbered.
+    notes : sequence of str, optional
+        What the method has to say, such as why it was chosen or what to doubt; :meth:`summary` prints them.
 
     Examples
     --------
@@ -71,13 +77,19 @@ class Posterior:
     Posterior(4 chains of 1000 draws, theta: scalar, method='exact')
     >>> print(round(posterior.mean("theta"), 2), posterior.interval(0.9, "theta").round(2))
     0.3 [0.23 0.38]
-
-    Explained in :doc:`/book/background/bayesian-primer`.
+    >>> print(posterior.sd("theta").round(3), posterior.quantile([0.25, 0.75], "theta").round(2))
+    0.046 [0.27 0.33]
+    >>> print(posterior.rhat("theta") < 1.05, posterior.ess("theta") > 3000, len(posterior.to_arviz().posterior.chain))
+    True True 4
+    >>> line = Posterior({"theta": rng.normal(size=(4, 500, 2))}, labels={"theta": ["(intercept)", "age"]})
+    >>> line.component_labels("theta"), line.summary(0.9).columns.tolist()
+    (['(intercept)', 'age'], ['mean', 'sd', '5%', '95%', 'r_hat', 'ess_bulk', 'ess_tail'])
     """
 
     draws: Mapping[str, NDArray[np.float64]]
     method: str = ""
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict, kw_only=True)
+    notes: Sequence[str] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.draws, Mapping):
@@ -94,10 +106,13 @@ class Posterior:
                 )
         object.__setattr__(self, "draws", MappingProxyType(checked))
         object.__setattr__(self, "labels", MappingProxyType(_checked_labels(self.labels, checked)))
+        if isinstance(self.notes, str) or not all(isinstance(note, str) for note in self.notes):
+            raise TypeError(f"notes must be a sequence of strings, got {self.notes!r}")
+        object.__setattr__(self, "notes", tuple(self.notes))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled; the plain dictionary can.
-        return partial(type(self), labels=dict(self.labels)), (dict(self.draws), self.method)
+        return partial(type(self), labels=dict(self.labels), notes=self.notes), (dict(self.draws), self.method)
 
     def __repr__(self) -> str:
         shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
@@ -126,23 +141,7 @@ class Posterior:
     @overload
     def mean(self, name: None = None) -> dict[str, Estimate]: ...
     def mean(self, name: str | None = None) -> Estimate | dict[str, Estimate]:
-        """Return the posterior mean.
-
-        Parameters
-        ----------
-        name : str, optional
-            A parameter; without it, all of them.
-
-        Returns
-        -------
-        array, number or dict
-            The mean of the named parameter, in the parameter's own shape; without a name, a dictionary of them.
-
-        Examples
-        --------
-        >>> Posterior({"theta": [[0.2, 0.4]]}).mean("theta").round(3)
-        np.float64(0.3)
-        """
+        """Return the posterior mean of ``name``, or of all parameters."""
         return self._each(name, lambda pooled: pooled.mean(axis=0))
 
     @overload
@@ -150,23 +149,7 @@ class Posterior:
     @overload
     def sd(self, name: None = None) -> dict[str, Estimate]: ...
     def sd(self, name: str | None = None) -> Estimate | dict[str, Estimate]:
-        """Return the posterior standard deviation (NaN where there is only one draw).
-
-        Parameters
-        ----------
-        name : str, optional
-            A parameter; without it, all of them.
-
-        Returns
-        -------
-        array, number or dict
-            The standard deviation of the named parameter, in its own shape; without a name, a dictionary of them.
-
-        Examples
-        --------
-        >>> Posterior({"theta": [[0.0, 1.0, 2.0]]}).sd()
-        {'theta': np.float64(1.0)}
-        """
+        """Return the posterior standard deviation of ``name``, or of all parameters; NaN for a single draw."""
         return self._each(name, _sample_sd)
 
     @overload
@@ -174,27 +157,9 @@ class Posterior:
     @overload
     def quantile(self, q: ArrayLike, name: None = None) -> dict[str, Estimate]: ...
     def quantile(self, q: ArrayLike, name: str | None = None) -> Estimate | dict[str, Estimate]:
-        """Return posterior quantiles.
+        """Return posterior quantiles of ``name``, or of all parameters, at probabilities ``q`` inside (0, 1).
 
-        Parameters
-        ----------
-        q : float or sequence of float
-            Probabilities, strictly between 0 and 1.
-        name : str, optional
-            A parameter; without it, all of them.
-
-        Returns
-        -------
-        array, number or dict
-            The quantiles of the named parameter: for one ``q`` in the parameter's own shape, for several with one
-            more axis, the last. Without a name, a dictionary of them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> posterior = Posterior({"theta": np.arange(101.0)[None]})
-        >>> posterior.quantile([0.25, 0.5], "theta")
-        array([25., 50.])
+        For several ``q`` they are one more axis, the last.
         """
         levels = np.asarray(q)
         probabilities = np.reshape([fraction("q", level) for level in levels.ravel()], levels.shape)
@@ -212,26 +177,9 @@ class Posterior:
     @overload
     def interval(self, level: float = 0.95, name: None = None) -> dict[str, Estimate]: ...
     def interval(self, level: float = 0.95, name: str | None = None) -> Estimate | dict[str, Estimate]:
-        """Return the central credible interval, which leaves (1 - level)/2 on either side.
+        """Return the central credible interval of ``name``, or of all parameters: (low, high) on the last axis.
 
-        Parameters
-        ----------
-        level : float, default 0.95
-            The posterior probability that the interval holds.
-        name : str, optional
-            A parameter; without it, all of them.
-
-        Returns
-        -------
-        array or dict
-            The interval of the named parameter, whose last axis is (low, high); without a name, a dictionary of them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> low, high = Posterior({"theta": np.arange(101.0)[None]}).interval(0.9, "theta")
-        >>> print(low.round(3), high.round(3))
-        5.0 95.0
+        It holds the posterior probability ``level`` and leaves (1 - level)/2 on either side.
         """
         tail = (1 - fraction("level", level)) / 2
         return self._each(name, lambda pooled: np.stack(list(np.quantile(pooled, (tail, 1 - tail), axis=0)), axis=-1))
@@ -241,27 +189,10 @@ class Posterior:
     @overload
     def rhat(self, name: None = None) -> dict[str, Estimate]: ...
     def rhat(self, name: str | None = None) -> Estimate | dict[str, Estimate]:
-        """Return ArviZ's rank-normalised split R-hat: near 1 where the chains agree.
+        """Return ArviZ's rank-normalised split R-hat of ``name``, or of all parameters: near 1 where the chains agree.
 
         A single chain is compared with itself, one half against the other. A parameter that never moves, or that
-        has fewer than four draws a chain (eight of a single one), has NaN.
-
-        Parameters
-        ----------
-        name : str, optional
-            A parameter; without it, all of them.
-
-        Returns
-        -------
-        array, number or dict
-            R-hat of the named parameter, in the parameter's own shape; without a name, a dictionary of them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> posterior = Posterior({"theta": np.random.default_rng(1).normal(size=(4, 500))})
-        >>> bool(posterior.rhat("theta") < 1.05)
-        True
+        has fewer than four draws per chain (eight of a single one), has NaN.
         """
         return self._each_component(name, _rhat)
 
@@ -270,27 +201,10 @@ class Posterior:
     @overload
     def ess(self, name: None = None, kind: str = "bulk") -> dict[str, Estimate]: ...
     def ess(self, name: str | None = None, kind: str = "bulk") -> Estimate | dict[str, Estimate]:
-        """Return ArviZ's effective sample size: how many independent draws these are worth.
+        """Return ArviZ's effective sample size of ``name``, or of all parameters: in independent draws.
 
-        Parameters
-        ----------
-        name : str, optional
-            A parameter; without it, all of them.
-        kind : {"bulk", "tail"}, default "bulk"
-            For the centre of the distribution, or for its 5 % and 95 % quantiles.
-
-        Returns
-        -------
-        array, number or dict
-            The size for the named parameter, in the parameter's own shape; without a name, a dictionary of them.
-            NaN with fewer than four draws a chain.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> posterior = Posterior({"theta": np.random.default_rng(1).normal(size=(4, 500))})
-        >>> bool(1500 < posterior.ess("theta") < 2500)  # independent draws: about as many as there are
-        True
+        ``kind`` is ``"bulk"``, for the centre of the distribution, or ``"tail"``, for its 5 % and 95 % quantiles. NaN
+        with fewer than four draws per chain.
         """
         kind = one_of("kind", kind, ("bulk", "tail"))
         return self._each_component(name, lambda draws: _ess(draws, kind))
@@ -298,26 +212,8 @@ class Posterior:
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Return a table with one row for each scalar component of each parameter.
 
-        Parameters
-        ----------
-        level : float, default 0.95
-            The posterior probability of the central intervals.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``mean``, ``sd``, the two ends of the interval (named by their probabilities: ``2.5%`` and
-            ``97.5%``), ``r_hat``, ``ess_bulk`` and ``ess_tail``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> rng = np.random.default_rng(1)
-        >>> posterior = Posterior({"theta": rng.beta(30, 70, size=(4, 1000)), "beta": rng.normal(size=(4, 1000, 2))})
-        >>> posterior.summary(0.9).loc["theta", ["mean", "5%", "95%"]].round(2).to_dict()
-        {'mean': 0.3, '5%': 0.23, '95%': 0.38}
-        >>> list(posterior.summary().index)
-        ['theta', 'beta[0]', 'beta[1]']
+        Its columns are ``mean``, ``sd``, the two ends of the central interval of probability ``level`` (named by their
+        probabilities: ``2.5%`` and ``97.5%``), ``r_hat``, ``ess_bulk`` and ``ess_tail``.
         """
         tail = (1 - fraction("level", level)) / 2
         columns = {
@@ -330,7 +226,9 @@ class Posterior:
             "ess_tail": self.ess(kind="tail"),
         }
         data = {column: np.concatenate([np.ravel(v) for v in values.values()]) for column, values in columns.items()}
-        return _Summary(data, index=self._labels())
+        table = _Summary(data, index=self._labels())
+        table.attrs["notes"] = self.notes
+        return table
 
     def plot(self, name: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
         """Draw the mean of every component, its central interval, and inside it, thicker, the central half.
@@ -371,16 +269,7 @@ class Posterior:
     def to_arviz(self) -> Any:
         """Return the draws as an ArviZ ``InferenceData``, for its plots and diagnostics.
 
-        Returns
-        -------
-        arviz.InferenceData
-            With the one group ``posterior``, whose attribute ``method`` says how the draws were made.
-
-        Examples
-        --------
-        >>> posterior = Posterior({"theta": [[0.2, 0.4, 0.3]]}, method="exact")
-        >>> posterior.to_arviz().posterior["theta"].shape
-        (1, 3)
+        It has the one group ``posterior``, whose attribute ``method`` says how the draws were made.
         """
         with warnings.catch_warnings():
             # Many short chains are our habit, not a transposed array.
@@ -393,25 +282,10 @@ class Posterior:
             )
 
     def component_labels(self, name: str) -> list[str]:
-        """Return what the scalar components of a parameter are called in tables and plots.
+        """Return what the scalar components of the parameter ``name`` are called in tables and plots.
 
-        Parameters
-        ----------
-        name : str
-            A parameter.
-
-        Returns
-        -------
-        list of str
-            Its labels, prefixed by the parameter's name where another parameter uses the same label; ``name`` for a
-            scalar, ``name[i, j]`` for a component that has no label.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> slopes = Posterior({"theta": np.zeros((1, 5, 2))}, labels={"theta": ["(intercept)", "age"]})
-        >>> slopes.component_labels("theta")
-        ['(intercept)', 'age']
+        A label is prefixed by the parameter's name where another parameter uses it, too. Without labels it is
+        ``name`` for a scalar, ``name[i, j]`` for a component.
         """
         shape = self.draws[one_of("name", name, tuple(self.draws))].shape[2:]
         if name not in self.labels:
@@ -450,38 +324,37 @@ class _Summary(pd.DataFrame):
 
     def __repr__(self) -> str:
         with pd.option_context("display.max_columns", None, "display.expand_frame_repr", False):
-            return super().__repr__()
+            return "\n".join([super().__repr__(), *self.attrs.get("notes", ())])
 
     def _repr_html_(self) -> str | None:
         with pd.option_context("display.max_columns", None):
-            return super()._repr_html_()  # type: ignore[misc, no-any-return]
+            table = str(super()._repr_html_())  # type: ignore[misc]
+        return table + "".join(f"<p>{html.escape(note)}</p>" for note in self.attrs.get("notes", ()))
 
 
 def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: float = 1.05) -> None:
     """Warn where chains disagree: name the component with the largest R-hat if that is above ``threshold``.
 
     Every ``infer`` function that runs chains calls this; the warning points at the line that called ``infer``.
-    A low R-hat is no proof: chains that all mix slowly, or all sit in one of several modes, agree too.
+    A low R-hat is no proof: chains that all mix slowly, or all sit in one of several modes, agree too. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
     posterior : Posterior or sequence of Posterior
-        What to look at.
+        What to look at. Components whose R-hat is NaN (constants) are passed over.
     threshold : float, default 1.05
         The largest R-hat that passes.
 
     Warns
     -----
     ConvergenceWarning
-        Where an R-hat exceeds the threshold. Components whose R-hat is NaN (constants) are passed over.
 
     Examples
     --------
     >>> import numpy as np
     >>> draws = np.random.default_rng(1).normal(size=(4, 500))
     >>> warn_if_unconverged(Posterior({"theta": draws}))  # chains that agree: silence
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     threshold = positive("threshold", threshold)
     batch = [posterior] if isinstance(posterior, Posterior) else list(posterior)

@@ -1,4 +1,4 @@
-"""What a release would be worth, from public numbers, before anything is spent: what every ``preview`` returns."""
+"""What a release would be worth, from public numbers, before anything is spent, and what a wanted precision costs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dpbook import _html
+from dpbook._validation import positive
 
-__all__ = ["Preview"]
+__all__ = ["EpsilonPlan", "Preview"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +21,7 @@ class Preview:
     """What a release would be worth.
 
     Standard deviations are numbers where one quantity is estimated, and arrays, one entry per name, where several are;
-    NaN where a kind of release has none.
+    NaN where a kind of release has none. Explained in :doc:`/book/background/choosing-epsilon`.
 
     Attributes
     ----------
@@ -43,8 +44,6 @@ class Preview:
     >>> look = Preview(("share",), 1.0, 10.0, noise_sd=0.014, sampling_sd=0.016, posterior_sd=0.021)
     >>> look.summary().loc["share", "noise_sd"].item()
     0.014
-
-    Explained in :doc:`/book/background/choosing-epsilon`.
     """
 
     names: Sequence[str]
@@ -83,3 +82,36 @@ class Preview:
 
 
 _COLUMNS = ("noise_sd", "sampling_sd", "posterior_sd", "nonprivate_sd", "break_even_n")
+
+
+@dataclass(frozen=True)
+class EpsilonPlan:
+    """The privacy loss that a wanted precision costs: what every ``solve_epsilon`` returns.
+
+    ``epsilon`` is the smallest loss at which the 95 % interval is expected to be as narrow as wanted; ``width`` the
+    wanted width of that interval, the median of the widths to expect at this epsilon; about nine of ten releases will
+    have a width between ``low`` and ``high``. Explained in :doc:`/book/background/choosing-epsilon`.
+
+    Examples
+    --------
+    >>> from dpbook.preview import EpsilonPlan
+    >>> EpsilonPlan(0.813, width=0.05, low=0.046, high=0.055)
+    EpsilonPlan(epsilon=0.813 for a 95 % interval of width 0.05, expected between 0.046 and 0.055)
+    """
+
+    epsilon: float
+    width: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "width", "low", "high"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        if not self.low <= self.width <= self.high:
+            raise ValueError(f"width must lie between low and high, got {self.low}, {self.width}, {self.high}")
+
+    def __repr__(self) -> str:
+        return (
+            f"EpsilonPlan(epsilon={self.epsilon:.3g} for a 95 % interval of width {self.width:.3g}, "
+            f"expected between {self.low:.3g} and {self.high:.3g})"
+        )

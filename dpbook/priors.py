@@ -54,7 +54,7 @@ class _OfArrays:
 
 @dataclass(frozen=True)
 class Beta:
-    """A Beta(alpha, beta) prior for a probability.
+    """A Beta(alpha, beta) prior for a probability. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -71,8 +71,6 @@ class Beta:
     Beta(alpha=8.0, beta=4.0)
     >>> Beta(1, 1).log_density([0.3]), Beta(2, 2).draw(2, np.random.default_rng(0)).round(2)
     (array([0.]), array([0.41, 0.21]))
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
 
     alpha: float
@@ -98,35 +96,11 @@ class Beta:
         return (0.0, 1.0)
 
     def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
-        """Return independent draws from the prior.
-
-        Parameters
-        ----------
-        shape : int or tuple of int
-            The shape of the result.
-        rng : numpy.random.Generator, optional
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray
-            The draws.
-        """
+        """Return independent draws of the given ``shape``, by ``rng``."""
         return analyst_generator(rng).beta(self.alpha, self.beta, shape)
 
     def log_density(self, theta: ArrayLike) -> Array:
-        """Return the logarithm of the prior density.
-
-        Parameters
-        ----------
-        theta : array
-            Points in (0, 1).
-
-        Returns
-        -------
-        ndarray
-            The log density, of theta's shape.
-        """
+        """Return the logarithm of the prior density at ``theta``, in (0, 1)."""
         theta = np.asarray(theta, dtype=float)
         kernel = special.xlogy(self.alpha - 1, theta) + special.xlog1py(self.beta - 1, -theta)
         return np.asarray(kernel - special.betaln(self.alpha, self.beta))
@@ -134,17 +108,7 @@ class Beta:
     def updated(self, successes: float, n: float) -> Beta:
         """Return the posterior after ``successes`` in ``n`` exact yes-or-no records.
 
-        Parameters
-        ----------
-        successes : float
-            Between 0 and n; may be a fraction, as a projected noisy count is.
-        n : float
-            The number of records.
-
-        Returns
-        -------
-        Beta
-            ``Beta(alpha + successes, beta + n - successes)``.
+        ``successes`` may be a fraction, as a projected noisy count is.
         """
         n = at_least("n", n, 0.0)
         successes = at_least("successes", successes, 0.0)
@@ -155,7 +119,7 @@ class Beta:
 
 @dataclass(frozen=True)
 class Gamma:
-    """A Gamma(shape, rate) prior for a rate.
+    """A Gamma(shape, rate) prior for a rate. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -170,8 +134,6 @@ class Gamma:
     (4.0, 2.0)
     >>> Gamma(1, 1).log_density([2.0]), Gamma(8, 2).draw(2, np.random.default_rng(0)).round(2)
     (array([-2.]), array([4.01, 4.79]))
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
 
     shape: float
@@ -197,35 +159,11 @@ class Gamma:
         return (0.0, math.inf)
 
     def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
-        """Return independent draws from the prior.
-
-        Parameters
-        ----------
-        shape : int or tuple of int
-            The shape of the result.
-        rng : numpy.random.Generator, optional
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray
-            The draws.
-        """
+        """Return independent draws of the given ``shape``, by ``rng``."""
         return analyst_generator(rng).gamma(self.shape, 1 / self.rate, shape)
 
     def log_density(self, theta: ArrayLike) -> Array:
-        """Return the logarithm of the prior density.
-
-        Parameters
-        ----------
-        theta : array
-            Points above 0.
-
-        Returns
-        -------
-        ndarray
-            The log density, of theta's shape.
-        """
+        """Return the logarithm of the prior density at ``theta``, above 0."""
         theta = np.asarray(theta, dtype=float)
         constant = self.shape * math.log(self.rate) - special.gammaln(self.shape)
         return np.asarray(special.xlogy(self.shape - 1, theta) - self.rate * theta + constant)
@@ -233,7 +171,7 @@ class Gamma:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dirichlet(_OfArrays):
-    """A Dirichlet prior for the probabilities of k categories.
+    """A Dirichlet prior for the probabilities of k categories. Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -246,8 +184,6 @@ class Dirichlet(_OfArrays):
     >>> from dpbook.priors import Dirichlet
     >>> Dirichlet([1, 1, 2]).mean, Dirichlet([1, 1, 2]).draw(5, np.random.default_rng(0)).shape
     (array([0.25, 0.25, 0.5 ]), (5, 3))
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
 
     alpha: ArrayLike
@@ -265,20 +201,7 @@ class Dirichlet(_OfArrays):
         return np.asarray(alpha / alpha.sum())
 
     def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
-        """Return independent draws from the prior.
-
-        Parameters
-        ----------
-        shape : int or tuple of int
-            The shape of the batch; the categories are one more axis.
-        rng : numpy.random.Generator, optional
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray
-            The draws.
-        """
+        """Return a batch of the given ``shape`` of independent draws, by ``rng``; the categories are one more axis."""
         return analyst_generator(rng).dirichlet(np.asarray(self.alpha), shape)
 
 
@@ -288,7 +211,8 @@ class NormalInverseGamma(_OfArrays):
 
     ``variance ~ InverseGamma(shape, rate)`` and, given it, ``mean ~ N(mean, variance precision^-1)``: ``precision`` is
     how many records the prior of the mean is worth, so that the mean's variance is about
-    ``rate / (shape - 1) / precision``.
+    ``rate / (shape - 1) / precision``. Explained in :doc:`/book/background/bayesian-primer` and
+    :doc:`/book/regression/private-least-squares`.
 
     Parameters
     ----------
@@ -312,8 +236,8 @@ class NormalInverseGamma(_OfArrays):
     >>> theta, sigma2 = drawn[:, :-1], drawn[:, -1]
     >>> theta.shape, round(float(sigma2.mean()), 3)  # rate / (shape - 1)
     ((1000, 2), 0.026)
-
-    Explained in :doc:`/book/background/bayesian-primer` and :doc:`/book/regression/private-least-squares`.
+    >>> NormalInverseGamma(0, 2, shape=20, rate=0.5).sized(2, "prior")[1].tolist()  # one number holds for all
+    [[2.0, 0.0], [0.0, 2.0]]
     """
 
     mean: ArrayLike
@@ -325,33 +249,23 @@ class NormalInverseGamma(_OfArrays):
         _set_normal(self, "precision")
 
     def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
-        """Return independent draws from the prior.
+        """Return a batch of the given ``shape`` of independent draws, by ``rng``.
 
-        Parameters
-        ----------
-        shape : int or tuple of int
-            The shape of the batch.
-        rng : numpy.random.Generator, optional
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray
-            One more axis than the batch: the mean, or each coefficient, and the variance last.
+        One more axis than the batch holds the mean, or each coefficient, and the variance last.
         """
         rng = analyst_generator(rng)
         variance = self.rate / rng.standard_gamma(self.shape, shape)
         if not np.ndim(self.mean) and not np.ndim(self.precision):
             mean, precision = of_one_mean(self, "prior")
             return np.stack([rng.normal(mean, np.sqrt(variance / precision)), variance], axis=-1)
-        centre, matrix = self._sized(_length(self.mean, self.precision), "prior")
+        centre, matrix = self.sized(_length(self.mean, self.precision), "prior")
         z = rng.standard_normal((*variance.shape, centre.size, 1))
         spread = np.linalg.solve(np.swapaxes(np.linalg.cholesky(matrix), -1, -2), z)[..., 0]
         theta = centre + np.sqrt(variance)[..., None] * spread
         return np.concatenate([theta, variance[..., None]], axis=-1)
 
-    def _sized(self, size: int, name: str) -> tuple[Array, Array]:
-        """Return mean and precision for this many coefficients; raise, naming the argument, where they do not fit."""
+    def sized(self, size: int, name: str) -> tuple[Array, Array]:
+        """Return mean and precision of ``size`` coefficients; raise, with ``name``, where the prior does not fit."""
         return _fit(name, self.mean, self.precision, size, "coefficients (the intercept counts)")
 
 
@@ -360,7 +274,7 @@ class NormalInverseWishart(_OfArrays):
     """A prior of the mean and covariance of the covariates, seen as normal.
 
     ``cov_x ~ InverseWishart(scale, dof)``, whose mean is ``scale / (dof - d - 1)`` for ``dof > d + 1``; given it,
-    ``mean_x ~ N(mean, cov_x / strength)``.
+    ``mean_x ~ N(mean, cov_x / strength)``. Explained in :doc:`/book/regression/private-covariates`.
 
     Parameters
     ----------
@@ -381,8 +295,8 @@ class NormalInverseWishart(_OfArrays):
     >>> mean_x, cov_x = covariates.draw(1000, np.random.default_rng(1))
     >>> mean_x.shape, cov_x.shape, round(float(cov_x.mean()), 3)  # 1 / (50 - 2)
     ((1000, 1), (1000, 1, 1), 0.021)
-
-    Explained in :doc:`/book/regression/private-covariates`.
+    >>> covariates.sized(1, "covariates")
+    (array([0.]), array([[1.]]))
     """
 
     mean: ArrayLike
@@ -400,22 +314,9 @@ class NormalInverseWishart(_OfArrays):
         self._check_dof(_length(mean, scale))
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> tuple[Array, Array]:
-        """Return independent draws from the prior.
-
-        Parameters
-        ----------
-        count : int
-            How many.
-        rng : numpy.random.Generator, optional
-            The source of randomness.
-
-        Returns
-        -------
-        mean_x : ndarray, shape (count, d)
-        cov_x : ndarray, shape (count, d, d)
-        """
+        """Return ``count`` independent draws by ``rng``: ``mean_x``, (count, d), and ``cov_x``, (count, d, d)."""
         rng, count = analyst_generator(rng), integer("count", count, least=1)
-        mean, scale = self._sized(_length(self.mean, self.scale), "covariates")
+        mean, scale = self.sized(_length(self.mean, self.scale), "covariates")
         wide = np.broadcast_to(scale, (count, *scale.shape))
         return draw_normal_inverse_wishart(mean, np.full(count, self.strength), wide, np.full(count, self.dof), rng)
 
@@ -423,7 +324,8 @@ class NormalInverseWishart(_OfArrays):
         if self.dof <= d - 1:
             raise ValueError(f"dof must be greater than d - 1 = {d - 1}, got {self.dof}")
 
-    def _sized(self, d: int, name: str) -> tuple[Array, Array]:
+    def sized(self, d: int, name: str) -> tuple[Array, Array]:
+        """Return mean and scale for ``d`` covariates; raise, calling the prior ``name``, where it does not fit."""
         self._check_dof(d)
         return _fit(name, self.mean, self.scale, d, "covariates")
 
@@ -433,6 +335,7 @@ class Flat:
     """The reference prior of a regression: proportional to 1/σ², flat in the coefficients.
 
     It is its own M-th root with respect to the measure dβ dσ²/σ², so partitions and the whole share it unchanged.
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
 
     Examples
     --------
@@ -440,8 +343,6 @@ class Flat:
     >>> from dpbook.priors import Flat
     >>> aggregate.ConjugateRegression(prior=Flat()).prior
     Flat()
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
 
 
@@ -488,8 +389,8 @@ class IndependentPrior(_OfArrays):
     Examples
     --------
     >>> from dpbook.priors import IndependentPrior
-    >>> IndependentPrior([0.0], [[100.0]], shape=0.5, rate=0.5).shape
-    0.5
+    >>> IndependentPrior(0.0, 100.0, shape=0.5, rate=0.5).sized(2, "prior")[0]
+    array([0., 0.])
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
@@ -502,7 +403,8 @@ class IndependentPrior(_OfArrays):
     def __post_init__(self) -> None:
         _set_normal(self, "covariance")
 
-    def _sized(self, size: int, name: str) -> tuple[Array, Array]:
+    def sized(self, size: int, name: str) -> tuple[Array, Array]:
+        """Return mean and covariance of ``size`` coefficients; raise, with ``name``, where the prior does not fit."""
         return _fit(name, self.mean, self.covariance, size, "coefficients (the intercept counts)")
 
 

@@ -47,23 +47,16 @@ Statistics = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class ExactSum(NamedTuple):
-    """A sum over records, held as whole multiples of ``unit``.
+    """A sum over records, held as whole multiples of ``unit``, a power of two.
 
-    Attributes
-    ----------
-    totals : ndarray of int64, shape (k,)
-        The sum of each statistic, in units. Not private: a release adds noise before it goes anywhere.
-    unit : float
-        Width of the fixed-point grid, a power of two.
-    n : int
-        Number of records, public under replace-one neighbours.
+    ``totals`` (k,) are the sums of the statistics, in units: not private, a release adds noise before they go anywhere.
+    ``n`` is the number of records, public under replace-one neighbours. Explained in
+    :doc:`/book/background/where-privacy-breaks`.
 
     Examples
     --------
     >>> ExactSum(np.array([3, -5]), 0.25, 2).values
     array([ 0.75, -1.25])
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
 
     totals: NDArray[np.int64]
@@ -80,13 +73,13 @@ def grid_unit(magnitude: float) -> float:
     """Return the width of the fixed-point grid for statistics of absolute value at most ``magnitude``.
 
     The grid is the power of two 2**(ceil(log2(magnitude)) - 32): fine enough that its rounding error, relative to
-    the bound, stays below 2**-32; coarse enough that a billion records sum without overflow.
+    the bound, stays below 2**-32; coarse enough that a billion records sum without overflow. Explained in
+    :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
     magnitude : float
-        The largest absolute value a statistic can take, from its public bounds (never from the data); between 2**-990
-        and 2**990.
+        From a statistic's public bounds (never from the data); between 2**-990 and 2**990.
 
     Returns
     -------
@@ -97,8 +90,6 @@ def grid_unit(magnitude: float) -> float:
     --------
     >>> grid_unit(1.0) == 2.0**-32, grid_unit(100.0) == 2.0**-25
     (True, True)
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     significand, exponent = math.frexp(positive("magnitude", magnitude))
     # magnitude = significand * 2**exponent with significand in [1/2, 1): exact where log2 would round.
@@ -118,7 +109,8 @@ def exact_sum(
     statistic, by at most the range of that statistic plus one unit. That holds for the numbers computed, not only
     on paper. The sum itself is *not* private, and neither are the errors: a missing value (NaN, None, masked) or text
     raises, and only the curator may see that. Infinite values and integers beyond the floats go to ``statistics`` as
-    infinities, to be clipped like any other value outside the bounds.
+    infinities, to be clipped like any other value outside the bounds. Explained in
+    :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
@@ -141,7 +133,6 @@ def exact_sum(
     Returns
     -------
     ExactSum
-        Integer totals, the unit and the number of records.
 
     Raises
     ------
@@ -156,13 +147,9 @@ def exact_sum(
     --------
     >>> def clipped(rows):
     ...     return np.clip(rows, 0, 1)
-    >>> exact_sum([0.5, 0.25, 7.0], clipped, unit=grid_unit(1.0)).values
-    array([1.75])
     >>> halves = (chunk for chunk in ([0.5], [0.25, 7.0]))
-    >>> exact_sum(halves, clipped, unit=grid_unit(1.0)).values
-    array([1.75])
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
+    >>> [exact_sum(data, clipped, unit=grid_unit(1.0)).values for data in ([0.5, 0.25, 7.0], halves)]
+    [array([1.75]), array([1.75])]
     """
     width = _power_of_two("unit", unit)
     if is_dask(data):
@@ -182,16 +169,12 @@ def as_chunks(
     """Yield the records as read-only float arrays (rows, columns) of at most 16,384 rows.
 
     This is how every module of the package reads data, whatever their form. Nothing here is private, the errors
-    included: they are for the curator.
+    included: they are for the curator. Explained in :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
-    data : array_like, table, iterator of such chunks, or Dask collection
-        As in :func:`exact_sum`, one row per record. A Dask collection is fetched partition by partition.
-    columns : str or sequence of str, optional
-        The columns of a table to read, in this order; all of them by default.
-    name : str
-        What errors call ``data``.
+    data, columns, name
+        As in :func:`exact_sum`. A Dask collection is fetched partition by partition.
     infinite : bool, default False
         Whether infinite values are handed on, for a caller that clips them, or raise.
 
@@ -213,8 +196,6 @@ def as_chunks(
     >>> table = pd.DataFrame({"age": [31, 50], "pay": [20.67, 24.28]})
     >>> [chunk.tolist() for chunk in as_chunks(table, columns="age")]
     [[[31.0], [50.0]]]
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     wanted, checked_array = _column_names(columns), present_array if flag("infinite", infinite) else finite_array
     first: tuple[Any, ...] | None = None
@@ -234,21 +215,18 @@ def code_chunks(
 ) -> Iterator[NDArray[np.int64]]:
     """Yield records of a discrete domain as integer codes (rows, attributes), each checked against the domain.
 
+    Explained in :doc:`/book/background/where-privacy-breaks`.
+
     Parameters
     ----------
-    data : array_like, table, iterator of such chunks, or Dask collection
-        As in :func:`exact_sum`, one row per record, attribute j coded as 0, ..., ``sizes[j] - 1``.
+    data, columns, name
+        As in :func:`exact_sum`, attribute j coded as 0, ..., ``sizes[j] - 1``.
     sizes : sequence of int
         How many values each attribute can take: public, from the code book.
-    columns : str or sequence of str, optional
-        The columns of a table to read, in this order; all of them by default.
-    name : str
-        What errors call ``data``.
 
     Yields
     ------
     ndarray of int64, shape (rows, attributes)
-        Codes within the domain.
 
     Raises
     ------
@@ -259,8 +237,6 @@ def code_chunks(
     --------
     >>> [codes.tolist() for codes in code_chunks([[0, 2], [1, 0]], sizes=[2, 3])]
     [[[0, 2], [1, 0]]]
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     domain = np.array([integer(f"sizes[{j}]", size, least=1) for j, size in enumerate(sizes)])
     for chunk in as_chunks(data, columns, name, infinite=True):
@@ -279,7 +255,8 @@ def side_by_side(
     Record i is row i of ``left`` followed by row i of ``right``. An index, as pandas and Dask have one, plays no part:
     a label that occurs twice, or in one of the two only, would pair records by their values, and then one record
     could move all others. Dask collections are paired partition by partition, where those live, and each pair of
-    partitions must have as many rows; then the whole is paired by position too.
+    partitions must have as many rows; then the whole is paired by position too. Explained in
+    :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
@@ -298,18 +275,14 @@ def side_by_side(
 
     Raises
     ------
-    TypeError
-        If one side is a Dask collection and the other is not.
-    ValueError
-        If two Dask collections have different numbers of partitions.
+    TypeError, ValueError
+        If one side alone is a Dask collection; if two have different numbers of partitions.
 
     Examples
     --------
     >>> ages, pay = pd.Series([31, 50], index=[7, 8]), pd.Series([20.0, 24.0], index=[8, 7])
     >>> [rows.tolist() for rows in as_chunks(side_by_side(ages, pay))]
     [[[31.0, 20.0], [50.0, 24.0]]]
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     if is_dask(left) or is_dask(right):
         return _dask_pairs(left, right, names, right_columns)

@@ -37,18 +37,17 @@ _DEEPEST = 20  # levels of lists and mappings in the settings
 class Report(str):
     """A checklist in Markdown: a string like any other, which a notebook shows as a list instead of as its source.
 
+    Explained in :doc:`/book/background/choosing-epsilon`.
+
     Parameters
     ----------
     text : str
-        The checklist.
 
     Examples
     --------
     >>> from dpbook.release import Report
     >>> Report("- **Guarantee.** ε = 0.5")
     - **Guarantee.** ε = 0.5
-
-    Explained in :doc:`/book/background/choosing-epsilon`.
     """
 
     __slots__ = ()
@@ -68,6 +67,8 @@ class Report(str):
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Release:
     """What a curator publishes: noisy values, and every public fact needed to infer from them.
+
+    Explained in :doc:`/book/background/after-a-release`.
 
     Parameters
     ----------
@@ -105,12 +106,17 @@ class Release:
     >>> from dpbook import Release
     >>> release = Release(values={"sum": [12.3]}, model="binomial", mechanism="laplace", scale={"sum": 2.0},
     ...                   sensitivity={"sum": 1.0}, epsilon=0.5, n=40, bounds={"x": (0, 1)}, float_safe=False)
-    >>> release["sum"]
-    array([12.3])
-    >>> Release.from_json(release.to_json()) == release
-    True
-
-    Explained in :doc:`/book/background/after-a-release`.
+    >>> release["sum"], Release.from_json(release.to_json()) == release
+    (array([12.3]), True)
+    >>> release.require(model="poisson")
+    Traceback (most recent call last):
+    ...
+    ValueError: release must be of model 'poisson', got one of model 'binomial'
+    >>> print(release.report(unit="one respondent").splitlines()[0])
+    - **Guarantee.** ε = 0.5, δ = 0 (pure), for replace-one neighbours.
+    >>> from matplotlib.figure import Figure
+    >>> release.plot(ax=Figure().subplots()).get_xlabel()
+    'released value ± noise scale'
     """
 
     values: Mapping[str, NDArray[Any]]
@@ -179,18 +185,7 @@ class Release:
     def to_json(self) -> str:
         """Return the release as JSON text that :meth:`from_json` restores to the bit.
 
-        Returns
-        -------
-        str
-            JSON with shortest round-trip decimals for floats, and each array's type and shape.
-
-        Examples
-        --------
-        >>> from dpbook import Release
-        >>> release = Release(values={"sum": [0.1]}, model="m", mechanism="laplace", scale={"sum": 1.0},
-        ...                   sensitivity={"sum": 1.0}, epsilon=1.0, n=3, float_safe=False)
-        >>> '"epsilon": 1.0' in release.to_json()
-        True
+        Floats have their shortest round-trip decimals, arrays their type and shape.
         """
         content = {f.name: _thaw(getattr(self, f.name)) for f in fields(self)}
         if not content["centre"]:  # most releases have none, and text without it reads as before there was one
@@ -199,31 +194,10 @@ class Release:
 
     @classmethod
     def from_json(cls, text: str) -> Release:
-        """Restore a release from :meth:`to_json`'s text.
+        """Return the release of which ``text`` is the :meth:`to_json`, equal to it in every bit.
 
-        Parameters
-        ----------
-        text : str
-            What ``to_json`` returned, here or on another machine. Whoever wrote it is not trusted: whatever is not a
-            release, from other types to numbers written twice, raises.
-
-        Returns
-        -------
-        Release
-            Equal to the original in every bit.
-
-        Raises
-        ------
-        ValueError
-            If the text is anything but a release; and nothing else, whatever it is.
-
-        Examples
-        --------
-        >>> from dpbook import Release
-        >>> Release.from_json("{}")
-        Traceback (most recent call last):
-        ...
-        ValueError: text is not a dpbook release: its format is None, not 'dpbook.Release/1'
+        Whoever wrote it is not trusted: whatever is not a release, from other types to numbers written twice, raises a
+        ValueError, and nothing else.
         """
         content = _parsed(text)
         found = content.pop("format", None) if isinstance(content, dict) else None
@@ -243,25 +217,7 @@ class Release:
             raise ValueError(f"text is not a release: {error}") from None
 
     def require(self, *, model: str, mechanisms: tuple[str, ...] = ()) -> None:
-        """Raise unless the release is of this model, and made by one of these mechanisms where they are named.
-
-        Parameters
-        ----------
-        model : str
-            The model that the caller can infer from.
-        mechanisms : tuple of str, optional
-            The mechanisms that the caller knows the likelihood of.
-
-        Examples
-        --------
-        >>> from dpbook import Release
-        >>> release = Release(values={"sum": [0.1]}, model="poisson", mechanism="laplace", scale={"sum": 1.0},
-        ...                   sensitivity={"sum": 1.0}, epsilon=1.0, n=3, float_safe=False)
-        >>> release.require(model="binomial")
-        Traceback (most recent call last):
-        ...
-        ValueError: release must be of model 'binomial', got one of model 'poisson'
-        """
+        """Raise unless the release is of this ``model``, and made by one of ``mechanisms`` where they are named."""
         if self.model != model:
             raise ValueError(f"release must be of model {model!r}, got one of model {self.model!r}")
         if mechanisms and self.mechanism not in mechanisms:
@@ -270,26 +226,9 @@ class Release:
     def report(self, *, unit: str = "one record") -> Report:
         """Return a checklist, in Markdown, of what to say when publishing this release; a notebook shows it as a list.
 
-        Parameters
-        ----------
-        unit : str, default "one record"
-            The unit of privacy in the data's own words, such as ``"one respondent"``; only the curator knows it.
-
-        Returns
-        -------
-        Report
-            A string, one line per fact: guarantee, unit, mechanism and scale, bounds, n, what epsilon means, noise
-            source, version.
-
-        Examples
-        --------
-        >>> from dpbook import Release
-        >>> release = Release(values={"sum": [0.1]}, model="m", mechanism="laplace", scale={"sum": 2.0},
-        ...                   sensitivity={"sum": 1.0}, epsilon=0.5, n=3, float_safe=False)
-        >>> print(release.report(unit="one respondent").splitlines()[0])
-        - **Guarantee.** ε = 0.5, δ = 0 (pure), for replace-one neighbours.
-
-        Explained in :doc:`/book/background/choosing-epsilon`.
+        One line per fact: guarantee, unit, mechanism and scale, bounds, n, what epsilon means, noise source, version.
+        ``unit`` is the unit of privacy in the data's own words, such as ``"one respondent"``; only the curator knows
+        it. Explained in :doc:`/book/background/choosing-epsilon`.
         """
         delta = "0 (pure)" if self.delta == 0 else f"{self.delta:.3g}"
         odds = f"e^ε = {math.exp(self.epsilon):.3g}" if self.epsilon < 700 else "e^ε, which exceeds 10^304"
@@ -326,30 +265,11 @@ class Release:
         return f", released privately from the same records at ε = {paid:.6g}, which adds to the ε above"
 
     def plot(self, name: str | None = None, *, ax: Axes | None = None) -> Axes:
-        """Draw every released value as a point, with a bar of one noise scale to either side.
+        """Return axes on which every released value is a point, with a bar of one noise scale to either side.
 
         Only Laplace, geometric and Gaussian noise is added to values; those of other mechanisms have no bar.
-
-        Parameters
-        ----------
-        name : str, optional
-            One entry of ``values``; without it, all of them, which share an axis.
-        ax : matplotlib.axes.Axes, optional
-            Where to draw; without it, a new figure in the book's style.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            With a row for each number that was released.
-
-        Examples
-        --------
-        >>> from matplotlib.figure import Figure
-        >>> from dpbook import Release
-        >>> release = Release(values={"sum": [12.3]}, model="binomial", mechanism="laplace", scale={"sum": 2.0},
-        ...                   sensitivity={"sum": 1.0}, epsilon=0.5, n=40, float_safe=False)
-        >>> release.plot(ax=Figure().subplots()).get_xlabel()
-        'released value ± noise scale'
+        ``name`` is one entry of ``values``, by default all, which share an axis; ``ax`` is where to draw, by default on
+        a new figure in the book's style.
         """
         from dpbook.plotting import plot_rows
 

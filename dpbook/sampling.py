@@ -64,7 +64,9 @@ def run(
 ) -> dict[str, NDArray[np.float64]]:
     """Advance ``state`` by ``step`` and return the draws that its fields pass through.
 
-    It takes ``burn_in + per_chain * thin`` steps, and keeps the last of every ``thin`` after the burn-in.
+    It takes ``burn_in + per_chain * thin`` steps, and keeps the last of every ``thin`` after the burn-in. A step that
+    learns in the burn-in, through ``adapt``, is in :mod:`dpbook.hamiltonian`. Explained in
+    :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -89,11 +91,8 @@ def run(
         ``adapt(step, state, info, iteration) -> step``, called after every step of the burn-in: the step to go on
         with, such as one with a better step size. After the burn-in nothing changes, so that draws have their target.
     rng : numpy.random.Generator, optional
-        The source of randomness; by default a fresh one.
-    progress : bool, default False
-        Whether to show a progress bar, on standard error.
-    label : str, default "sampling"
-        What the progress bar is called.
+    progress, label : bool, default False, and str
+        Whether to show a progress bar, on standard error, and what it is called.
 
     Returns
     -------
@@ -117,21 +116,8 @@ def run(
     >>> rng = np.random.default_rng(1)
     >>> start = Pair(*rng.normal(scale=3, size=(2, 20)))
     >>> kept = run(step, start, per_chain=1000, rng=rng)
-    >>> kept["x"].shape
-    (20, 1000)
-    >>> print(np.corrcoef(kept["x"].ravel(), kept["y"].ravel())[0, 1].round(2))
-    0.9
-
-    What else to keep is for ``record`` to say:
-
-    >>> def record(rng, state, info):
-    ...     return {"new": rng.normal(state.x)}  # of N(x, 1), whose variance is 2
-    >>> print(run(step, start, per_chain=1000, record=record, rng=rng)["new"].var().round(1))
-    2.0
-
-    A step that learns in the burn-in, through ``adapt``, is in :mod:`dpbook.hamiltonian`.
-
-    Explained in :doc:`/book/background/bayesian-primer`.
+    >>> print(kept["x"].shape, np.corrcoef(kept["x"].ravel(), kept["y"].ravel())[0, 1].round(2))
+    (20, 1000) 0.9
     """
     rng = analyst_generator(rng)
     per_chain, thin = integer("per_chain", per_chain, least=1), integer("thin", thin, least=1)
@@ -155,7 +141,9 @@ def run(
 
 
 def posteriors(kept: Mapping[str, NDArray[np.float64]], *, method: str = "") -> list[Posterior]:
-    """Split the draws of one batched run into one posterior a release.
+    """Split the draws of one batched run into one posterior per release.
+
+    Explained in :doc:`/book/background/bayesian-primer`.
 
     Parameters
     ----------
@@ -175,8 +163,6 @@ def posteriors(kept: Mapping[str, NDArray[np.float64]], *, method: str = "") -> 
     >>> kept = {"theta": np.zeros((4, 100, 3))}  # 4 chains, 100 draws, 3 releases
     >>> posteriors(kept, method="gibbs")[0]
     Posterior(4 chains of 100 draws, theta: scalar, method='gibbs')
-
-    Explained in :doc:`/book/background/bayesian-primer`.
     """
     by_release: dict[str, NDArray[np.float64]] = {}
     for name, array in kept.items():

@@ -27,7 +27,7 @@ from scipy.optimize import minimize
 
 from dpbook._validation import at_least, finite_array, flag, integer, interval, positive
 
-__all__ = ["bounded_sum", "fourth_moments", "histogram", "rounded", "second_moments"]
+__all__ = ["bounded_sum", "fourth_moments", "histogram", "mean_and_shape", "rounded", "second_moments"]
 
 Box = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
 
@@ -45,7 +45,8 @@ BATCH = 500_000  # nodes times monomials in one NumPy call
 def histogram(tables: int = 1, *, norm: int = 1) -> float:
     """Sensitivity of the counts in one or several contingency tables of the same records.
 
-    Replace-one neighbours, n public: in each table the replaced record leaves one cell and enters another.
+    Replace-one neighbours, n public: in each table the replaced record leaves one cell and enters another. Explained in
+    :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
@@ -63,8 +64,6 @@ def histogram(tables: int = 1, *, norm: int = 1) -> float:
     --------
     >>> histogram(), histogram(tables=3), histogram(tables=2, norm=2)
     (2.0, 6.0, 2.0)
-
-    Explained in :doc:`/book/background/mechanisms`.
     """
     changed = Fraction(2 * integer("tables", tables, least=1))
     return _up(changed) if _norm(norm) == 1 else _root_up(changed)
@@ -73,7 +72,8 @@ def histogram(tables: int = 1, *, norm: int = 1) -> float:
 def bounded_sum(lower: ArrayLike, upper: ArrayLike, *, norm: int = 1) -> float:
     """Sensitivity of a sum of records clipped to a box.
 
-    Replace-one neighbours, n public: each coordinate of the sum moves by at most its own width.
+    Replace-one neighbours, n public: each coordinate of the sum moves by at most its own width. Explained in
+    :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
@@ -89,12 +89,8 @@ def bounded_sum(lower: ArrayLike, upper: ArrayLike, *, norm: int = 1) -> float:
 
     Examples
     --------
-    >>> bounded_sum(0, 24)
-    24.0
-    >>> bounded_sum([0, -1], [3, 3]), bounded_sum([0, -1], [3, 3], norm=2)
-    (7.0, 5.0)
-
-    Explained in :doc:`/book/background/mechanisms`.
+    >>> bounded_sum(0, 24), bounded_sum([0, -1], [3, 3]), bounded_sum([0, -1], [3, 3], norm=2)
+    (24.0, 7.0, 5.0)
     """
     widths = [high - low for low, high in zip(*_bounds(lower, upper), strict=True)]
     return _up(sum(widths, Fraction())) if _norm(norm) == 1 else _root_up(sum((w * w for w in widths), Fraction()))
@@ -105,6 +101,7 @@ def second_moments(lower: ArrayLike, upper: ArrayLike, *, intercept: bool, norm:
 
     Replace-one neighbours, n public. A record u holds all covariates and the response. The statistics are the sums
     over records of u_i u_j for i <= j and, with an intercept, of u_i; n itself is public and carries no noise.
+    Explained in :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
@@ -131,16 +128,10 @@ def second_moments(lower: ArrayLike, upper: ArrayLike, *, intercept: bool, norm:
 
     Examples
     --------
-    >>> second_moments([0, 0], [1, 1], intercept=True)
-    5.0
-    >>> print(f"{second_moments([-1, -1], [1, 1], intercept=True):.4f}")
-    5.3333
-    >>> second_moments([1, 1], [2, 2], intercept=True), second_moments([1, 1], [2, 2], intercept=False)
-    (11.0, 9.0)
-    >>> print(f"{second_moments([-1, -1], [1, 1], intercept=True, norm=2):.4f}")
-    2.8284
-
-    Explained in :doc:`/book/background/mechanisms`.
+    >>> second_moments([0, 0], [1, 1], intercept=True), second_moments([1, 1], [2, 2], intercept=False)
+    (5.0, 9.0)
+    >>> print(*(f"{second_moments([-1, -1], [1, 1], intercept=True, norm=norm):.4f}" for norm in (1, 2)))
+    5.3333 2.8284
     """
     box = _folded(lower, upper)
     moments = _Moments(len(box[0]), (1, 2) if flag("intercept", intercept) else (2,))
@@ -154,20 +145,18 @@ def fourth_moments(
 
     Replace-one neighbours, n public. A record holds the covariates x and, last, the response y. The statistics are
     those of :func:`second_moments` for (x, y) and the unique monomials of x that these lack: of degree three and
-    four with an intercept (the fourth moments of (1, x)), of degree four without.
+    four with an intercept (the fourth moments of (1, x)), of degree four without. Explained in
+    :doc:`/book/background/mechanisms`.
 
     Parameters
     ----------
-    lower, upper : float or sequence of float
-        The public bounds of each coordinate, those of the response last; a scalar beside a sequence holds for every
-        coordinate.
+    lower, upper, norm
+        As in :func:`second_moments`; the bounds of the response come last.
     intercept : bool
         Whether the regression has an intercept.
     response : bool
         False for the fourth moments alone: the record holds covariates only, and the statistics are its monomials
         of degree one to four (without an intercept, of degree four).
-    norm : {1, 2}
-        L1 (for Laplace noise) or L2 (for Gaussian noise).
 
     Returns
     -------
@@ -178,12 +167,8 @@ def fourth_moments(
 
     Examples
     --------
-    >>> print(f"{fourth_moments([-1, -1], [1, 1]):.6f}")
-    7.375000
-    >>> fourth_moments(1, 2, response=False)
-    26.0
-
-    Explained in :doc:`/book/background/mechanisms`.
+    >>> print(f"{fourth_moments([-1, -1], [1, 1]):.6f}", fourth_moments(1, 2, response=False))
+    7.375000 26.0
     """
     box = _folded(lower, upper)
     size, with_intercept = len(box[0]), flag("intercept", intercept)
@@ -196,22 +181,59 @@ def fourth_moments(
     return _l1(moments, box) if _norm(norm) == 1 else _l2(moments, box)
 
 
+def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
+    """Exact sensitivity of the sum, the weighted sum of squares and a weighted histogram of records in [-1, 1].
+
+    Replace-one neighbours, n public. A record u has the statistics u, ``squares`` times u², and ``cells`` times the
+    indicator of the histogram's cell that it lies in, where -1 and 1 lie in different cells. Explained in
+    :doc:`/book/exponential-families/a-mean-that-assumes-little`.
+
+    Parameters
+    ----------
+    squares : float
+        The weight of u²: up to 1/2 in L1, up to √2 in L2, where it costs nothing. A larger one is refused.
+    cells : float
+        The weight of the histogram, greater than 0.
+    norm : {1, 2}
+        L1 (for Laplace noise) or L2 (for Gaussian noise).
+
+    Returns
+    -------
+    float
+        2 + 2 cells in L1, the root of 4 + 2 cells² in L2: -1 and 1 differ most, whatever the cells.
+
+    Notes
+    -----
+    With d = |u - u'| we have |u + u'| ≤ 2 - d, so that the first two statistics move by at most d + squares d (2 - d)
+    in L1, which increases up to d = 2 if squares ≤ 1/2, and likewise in L2.
+
+    Examples
+    --------
+    >>> mean_and_shape(squares=0.5, cells=0.25), mean_and_shape(squares=1.0, cells=4.0, norm=2)
+    (2.5, 6.0)
+    """
+    free = Fraction(at_least("squares", squares, 0))
+    if free > Fraction(1, 2) if _norm(norm) == 1 else free**2 > 2:
+        raise ValueError(f"squares must be at most {'1/2' if norm == 1 else 'the root of 2'}, got {squares}")
+    weight = Fraction(positive("cells", cells))
+    return _up(2 + 2 * weight) if norm == 1 else _root_up(4 + 2 * weight**2)
+
+
 def rounded(sensitivity: float, statistics: int, unit: float, norm: int = 1) -> float:
     """Sensitivity of a sum after each record's statistics were rounded to multiples of ``unit``.
 
     Replace-one neighbours, n public. Rounding moves each of the two records' values by at most half a unit, so that
-    the difference between them grows by at most one unit per statistic.
+    the difference between them grows by at most one unit per statistic. Explained in
+    :doc:`/book/background/where-privacy-breaks`.
 
     Parameters
     ----------
-    sensitivity : float
-        Sensitivity of the sum before rounding.
+    sensitivity, norm : float, {1, 2}
+        Sensitivity of the sum before rounding, and its norm.
     statistics : int
         How many statistics each record contributes.
     unit : float
         Step of the grid.
-    norm : {1, 2}
-        The norm of ``sensitivity``.
 
     Returns
     -------
@@ -224,8 +246,6 @@ def rounded(sensitivity: float, statistics: int, unit: float, norm: int = 1) -> 
     --------
     >>> print(f"{rounded(2.0, 3, 0.25):.4f}", f"{rounded(2.0, 4, 0.25, norm=2):.4f}")
     2.7500 2.5000
-
-    Explained in :doc:`/book/background/where-privacy-breaks`.
     """
     exact = Fraction(at_least("sensitivity", sensitivity, 0))
     count = integer("statistics", statistics, least=1)

@@ -26,7 +26,7 @@ __all__ = ["Study", "cell_rng", "corrected", "judge", "load"]
 
 @dataclass(frozen=True)
 class Study:
-    """A table that is measured cell by cell.
+    """A table that is measured cell by cell. Explained in :doc:`/book/how-to-use`.
 
     Parameters
     ----------
@@ -57,8 +57,6 @@ class Study:
     >>> parts = [study.measure(*cell, trials=2000, seed=0) for cell in study.cells]  # as the runner does
     >>> study.combine(parts).equals(study())
     True
-
-    Explained in :doc:`/book/how-to-use`.
     """
 
     measure: Callable[..., pd.DataFrame]
@@ -77,23 +75,15 @@ class Study:
         return self.combine([self.measure(*cell, trials=trials, seed=seed) for cell in chosen])
 
     def combine(self, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-        """Return the rows of several cells as one finished table.
-
-        Parameters
-        ----------
-        parts : sequence of pandas.DataFrame
-            The rows of each cell, in the order of the table.
-
-        Returns
-        -------
-        pandas.DataFrame
-        """
+        """Return the rows of several cells, ``parts`` in the order of the table, as one finished table."""
         table = pd.concat(list(parts), ignore_index=True)
         return table if self.finish is None else self.finish(table)
 
 
 def cell_rng(seed: int, *label: object) -> np.random.Generator:
     """Return a generator of one cell's own, so that a cell gives the same numbers whichever others are run.
+
+    Explained in :doc:`/book/how-to-use`.
 
     Parameters
     ----------
@@ -111,8 +101,6 @@ def cell_rng(seed: int, *label: object) -> np.random.Generator:
     >>> from dpbook.studies import cell_rng
     >>> bool(cell_rng(1, "naive", 100).random() == cell_rng(1, "naive", 100).random())
     True
-
-    Explained in :doc:`/book/how-to-use`.
     """
     return np.random.default_rng([seed, zlib.crc32(repr(label).encode())])
 
@@ -122,12 +110,12 @@ def judge(
 ) -> tuple[dict[str, float], NDArray[np.float64]]:
     """Return the scores of one scalar over all trials, and its ranks.
 
+    Explained in :doc:`/book/exponential-families/calibration-and-utility`.
+
     Parameters
     ----------
-    truth : array (trial,)
-        The true value in each trial.
-    drawn : array (trial, draw)
-        Posterior draws.
+    truth, drawn : array (trial,), array (trial, draw)
+        The true value in each trial, and posterior draws.
     independent : int
         How many of them, spread out, are ranked as independent.
     rng : numpy.random.Generator
@@ -145,12 +133,9 @@ def judge(
     >>> from dpbook.studies import judge
     >>> rng = np.random.default_rng(1)
     >>> truth = rng.normal(size=300)
-    >>> data = rng.normal(truth)
-    >>> drawn = rng.normal(data[:, None] / 2, np.sqrt(0.5), size=(300, 100))
+    >>> drawn = rng.normal(rng.normal(truth)[:, None] / 2, np.sqrt(0.5), size=(300, 100))
     >>> bool(judge(truth, drawn, 100, rng)[0]["p_holm"] > 0.05)
     True
-
-    Explained in :doc:`/book/exponential-families/calibration-and-utility`.
     """
     calibrated = diagnostics.calibrate(
         lambda _, __: truth, lambda _, __: None, lambda _, __: drawn, len(truth), draws=independent, rng=rng
@@ -180,6 +165,8 @@ def judge(
 def corrected(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of :func:`judge` rows with ``p_study``: Holm's correction over all the rows of each method.
 
+    Explained in :doc:`/book/exponential-families/calibration-and-utility`.
+
     Parameters
     ----------
     table : pandas.DataFrame
@@ -197,8 +184,6 @@ def corrected(table: pd.DataFrame) -> pd.DataFrame:
     >>> rows = pd.DataFrame({"method": "naive", "ks_p": [0.01, 0.5], "variance_p": [0.2, 0.9], "p_holm": [0.02, 1.0]})
     >>> corrected(rows)["p_study"].tolist()
     [0.04, 1.0]
-
-    Explained in :doc:`/book/exponential-families/calibration-and-utility`.
     """
     adjusted = np.empty(len(table))
     for method in table["method"].unique():
@@ -212,6 +197,8 @@ def corrected(table: pd.DataFrame) -> pd.DataFrame:
 
 def load(path: str | Path) -> pd.DataFrame:
     r"""Return the stored table of a study, with what its first line says of its making as ``attrs``.
+
+    Explained in :doc:`/book/how-to-use`.
 
     Parameters
     ----------
@@ -232,8 +219,6 @@ def load(path: str | Path) -> pd.DataFrame:
     >>> _ = path.write_text("\n".join([header, "n,sd", "5,0.2"]))
     >>> load(path).attrs["trials"]
     20
-
-    Explained in :doc:`/book/how-to-use`.
     """
     with Path(path).open(encoding="utf-8") as file:
         first = file.readline()

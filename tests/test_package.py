@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import pkgutil
 import subprocess
 import sys
@@ -68,3 +70,13 @@ def test_every_module_says_what_it_offers():
         if not name.rsplit(".", 1)[-1].startswith("_"):
             assert hasattr(module, "__all__"), name
             assert all(hasattr(module, public) for public in module.__all__), name
+
+
+def test_a_public_name_is_that_of_one_class():
+    found = {}
+    for module in map(importlib.import_module, (name for name in MODULES if "._" not in name)):
+        for name in module.__all__:
+            if inspect.isclass(thing := getattr(module, name)):
+                found.setdefault(name, set()).add(thing)
+    assert {name: classes for name, classes in found.items() if len(classes) > 1} == {}
+    assert {"Posterior", "NormalInverseGamma", "Preview"} <= set(found)

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dpbook.preview import Preview
+from dpbook.preview import EpsilonPlan, Preview
 
 TWO = Preview(
     ("age", "pay"),
@@ -77,3 +77,16 @@ def test_names_that_are_no_sequence_of_strings_are_refused(names: object) -> Non
 def test_as_many_entries_as_names(column: str) -> None:
     with pytest.raises(ValueError, match=f"{column} must be a number or have an entry for each"):
         Preview(["a", "b"], 1.0, 2.0, **{column: [1.0, 2.0, 3.0]})  # type: ignore[arg-type]
+
+
+def test_a_plan_says_epsilon_and_the_widths_to_expect() -> None:
+    plan = EpsilonPlan(0.813, width=0.05, low=0.046, high=0.055)
+    assert (plan.epsilon, plan.width, plan.low, plan.high) == (0.813, 0.05, 0.046, 0.055)
+    assert "epsilon=0.813" in repr(plan)
+    assert "between 0.046 and 0.055" in repr(plan)
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"width": float("nan")}, {"low": 0.06}, {"high": 0.04}])
+def test_a_plan_refuses_numbers_that_cannot_be_one(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"epsilon must|width must"):
+        EpsilonPlan(**({"epsilon": 0.8, "width": 0.05, "low": 0.046, "high": 0.055} | wrong))

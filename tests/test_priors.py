@@ -129,11 +129,11 @@ def test_draws_of_one_covariate_are_inverse_gamma():
 
 
 def test_one_number_holds_for_all_coefficients():
-    mean, precision = NormalInverseGamma(1.0, 2.0, 3.0, 4.0)._sized(3, "prior")
+    mean, precision = NormalInverseGamma(1.0, 2.0, 3.0, 4.0).sized(3, "prior")
     assert mean.tolist() == [1.0, 1.0, 1.0]
     assert precision.tolist() == (2 * np.eye(3)).tolist()
     assert NormalInverseGamma(0.0, [1.0, 2.0], 3.0, 4.0).draw(5).shape == (5, 3)
-    mean, scale = NormalInverseWishart(0.0, 1.0, [1.0, 4.0], 5.0)._sized(2, "covariates")
+    mean, scale = NormalInverseWishart(0.0, 1.0, [1.0, 4.0], 5.0).sized(2, "covariates")
     assert scale.tolist() == [[1.0, 0.0], [0.0, 4.0]]
 
 
@@ -187,11 +187,11 @@ def test_a_prior_survives_pickling_and_shows_its_numbers(prior):
         (lambda: NormalInverseWishart([0], 0, 1, 2), ValueError, "strength must be greater than 0"),
         (lambda: NormalInverseWishart([0], 1, np.ones((1, 2)), 2), ValueError, "scale must be a number, a sequence"),
         (
-            lambda: NormalInverseGamma([0, 0], 1, 2, 3)._sized(3, "prior"),
+            lambda: NormalInverseGamma([0, 0], 1, 2, 3).sized(3, "prior"),
             ValueError,
             "prior must be for 3 coefficients",
         ),
-        (lambda: NormalInverseGamma(0, np.eye(2), 2, 3)._sized(3, "prior"), ValueError, "prior must be for 3 coeff"),
+        (lambda: NormalInverseGamma(0, np.eye(2), 2, 3).sized(3, "prior"), ValueError, "prior must be for 3 coeff"),
     ],
 )
 def test_what_cannot_be_a_prior_is_refused_by_name(make, error, message):

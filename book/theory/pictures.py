@@ -160,6 +160,13 @@ _PAGE = """<div class="dpt" role="group" aria-label="Interactive picture: delta 
 .dpt .dpt-row span{flex:0 0 11em}
 .dpt .dpt-row input{flex:1 1 auto;min-width:6em;accent-color:currentColor}
 .dpt .dpt-row output{flex:0 0 4em;text-align:right;font-variant-numeric:tabular-nums}
+.dpt .dpt-scroll{overflow-x:auto}
+@media (max-width:500px){
+.dpt .dpt-row{flex-wrap:wrap;gap:0 .8em}
+.dpt .dpt-row span{flex:1 1 auto}
+.dpt .dpt-row input{order:3;flex:1 0 100%;height:1.8rem}
+.dpt .dpt-plot{min-width:520px}
+}
 .dpt ul{list-style:none;margin:.3em 0;padding:0}
 .dpt li{display:flex;align-items:center;gap:.6em;margin:.1em 0}
 .dpt li svg{width:34px;flex:0 0 34px}
@@ -167,9 +174,10 @@ _PAGE = """<div class="dpt" role="group" aria-label="Interactive picture: delta 
 @RULES@
 </style>
 @SLIDERS@
+<div class="dpt-scroll">
 <svg class="dpt-plot" viewBox="0 0 640 336" role="img" aria-label="Delta, on a logarithmic scale, against epsilon">
 <defs><clipPath id="dpt-clip"><rect x="58" y="12" width="560" height="280"/></clipPath></defs>
-@AXES@<g clip-path="url(#dpt-clip)">@PATHS@</g></svg>
+@AXES@<g clip-path="url(#dpt-clip)">@PATHS@</g></svg></div>
 <ul>@LEGEND@</ul>
 <p class="dpt-says" aria-live="polite"></p>
 <script type="application/json" class="dpt-data">@DATA@</script>

@@ -16,7 +16,7 @@ from dpbook.aggregate.nonprivate import (
 )
 from dpbook.aggregate.previews import preview_probability, preview_quantile
 from dpbook.aggregate.regression import ConjugateRegression, SemiConjugateRegression
-from dpbook.aggregate.releases import PrivateBounds, release_bounds, release_probability, release_quantile
+from dpbook.aggregate.releases import FoundBounds, release_bounds, release_probability, release_quantile
 from dpbook.aggregate.samplers import FromSampler, PartitionPosterior
 from dpbook.aggregate.splitting import Moments, partition_frames, partition_labels
 from dpbook.priors import Flat, IndependentPrior, NormalInverseGamma, Zellner
@@ -28,12 +28,12 @@ __all__ = [
     "CombinedQuantile",
     "ConjugateRegression",
     "Flat",
+    "FoundBounds",
     "FromSampler",
     "IndependentPrior",
     "Moments",
     "NormalInverseGamma",
     "PartitionPosterior",
-    "PrivateBounds",
     "SemiConjugateRegression",
     "SparseVector",
     "Zellner",

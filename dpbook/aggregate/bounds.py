@@ -34,7 +34,8 @@ class Centred:
     The exponential mechanism draws among intervals of the public range: widths R, R/√2, R/2, ... down to
     R / ``resolution``, centres an eighth of a width apart. The utility of an interval is the number of values inside,
     of sensitivity 1, plus a public reward for being narrow that grows to half of all values. For normal values with
-    sd s it is largest at a width of 5 s to 7 s. NaN counts as inside no interval.
+    sd s it is largest at a width of 5 s to 7 s. NaN counts as inside no interval. Explained in
+    :doc:`/book/sample-and-aggregate/posterior-quantiles`.
 
     Parameters
     ----------
@@ -52,8 +53,6 @@ class Centred:
     >>> search = aggregate.Centred((-10, 10))
     >>> search.spends(2.0, partitions=1000)
     0.2
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
 
     public_range: tuple[float, float]
@@ -78,20 +77,7 @@ class Centred:
         return {"public_range": self.public_range}
 
     def spends(self, epsilon: float, partitions: int) -> float:
-        """Return the epsilon of the search out of the epsilon of a release.
-
-        Parameters
-        ----------
-        epsilon : float
-            Of the whole release.
-        partitions : int
-            M.
-
-        Returns
-        -------
-        float
-            More than 0 and less than epsilon.
-        """
+        """Return the epsilon of the search, between 0 and the ``epsilon`` of a release with M = ``partitions``."""
         return min(epsilon / 2, 200 / partitions) if self.share is None else _part(epsilon, self.share)
 
     def _failure(self, partitions: int, epsilon: float, *, width: float | None = None) -> float:
@@ -185,20 +171,7 @@ class SparseVector:
         return {} if self.public_range is None else {"public_range": self.public_range}
 
     def spends(self, epsilon: float, partitions: int) -> float:
-        """Return the epsilon of the search out of the epsilon of a release.
-
-        Parameters
-        ----------
-        epsilon : float
-            Of the whole release.
-        partitions : int
-            M, which does not matter here.
-
-        Returns
-        -------
-        float
-            More than 0 and less than epsilon.
-        """
+        """Return the epsilon of the search, a share of the ``epsilon`` of a release, whatever the ``partitions``."""
         return _part(epsilon, self.share)
 
     def _failure(self, partitions: int, epsilon: float, *, width: float | None = None) -> float:

@@ -49,7 +49,7 @@ def infer(
     """Return what a release says of the full-data posterior probabilities or quantiles, with intervals.
 
     Post-processing: it reads the release alone, so the privacy of the release is untouched, and its answers stay in
-    range whatever the noise.
+    range whatever the noise. Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
 
     Parameters
     ----------
@@ -61,8 +61,7 @@ def infer(
     Returns
     -------
     CombinedProbability or CombinedQuantile
-        With ``estimate``, ``summary()``, ``mean``, ``sd``, ``quantile``, ``interval`` and ``draws``, under the name
-        ``"probability"`` or ``"quantile"``; a list of them for a sequence.
+        A :class:`Combined`, under the name ``"probability"`` or ``"quantile"``; a list of them for a sequence.
 
     Examples
     --------
@@ -81,8 +80,6 @@ def infer(
                   estimate  mean    sd    5%   95%
     Pr(x ≤ 1.99)      0.02  0.03  0.04  0.00  0.10
     Pr(x ≤ 2)         0.52  0.52  0.16  0.26  0.77
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
     if isinstance(release, Release):
         return _combined(release, rescale)
@@ -111,7 +108,8 @@ class Combined(abc.ABC):
 
     What the analyst knows of the full-data answers is a law that the intervals come from, for each cutoff, or
     probability, by itself. ``mean``, ``sd`` and ``draws`` are of 4,000 equally likely values of it; nothing is drawn at
-    random.
+    random. Answers have the shape that was asked for; without a ``name``, ``"probability"`` or ``"quantile"``, they
+    stand in a dictionary. Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
 
     Examples
     --------
@@ -130,8 +128,6 @@ class Combined(abc.ABC):
     [1.96 2.02] [1.96 2.02]
     >>> answer.draws["quantile"].shape
     (1, 4000)
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
 
     release: Release
@@ -164,54 +160,19 @@ class Combined(abc.ABC):
         return {self.name: np.moveaxis(np.concatenate([below, above[..., ::-1]], axis=-1), -1, 0)[None]}
 
     def mean(self, name: str | None = None) -> Estimate:
-        """Return the mean of the law; NaN where it has none, because a search for bounds may have failed.
-
-        Parameters
-        ----------
-        name : str, optional
-            ``"probability"`` or ``"quantile"``; without it, a dictionary.
-
-        Returns
-        -------
-        number, array or dict
-            In the shape that was asked for.
-        """
+        """Return the mean of the law of ``name``; NaN where a search for bounds may have failed."""
         with np.errstate(invalid="ignore"):
             return self._named(name, self.draws[self.name][0].mean(axis=0))
 
     def sd(self, name: str | None = None) -> Estimate:
-        """Return the standard deviation of the law; infinite where a search for bounds may have failed.
-
-        Parameters
-        ----------
-        name : str, optional
-            ``"probability"`` or ``"quantile"``; without it, a dictionary.
-
-        Returns
-        -------
-        number, array or dict
-            In the shape that was asked for.
-        """
+        """Return the standard deviation of the law of ``name``; infinite where a search for bounds may have failed."""
         drawn = self.draws[self.name][0]
         with np.errstate(invalid="ignore"):
             spread = np.where(np.isfinite(drawn).all(axis=0), drawn.std(axis=0, ddof=1), np.inf)
         return self._named(name, spread)
 
     def quantile(self, q: ArrayLike, name: str | None = None) -> Estimate:
-        """Return quantiles of the law.
-
-        Parameters
-        ----------
-        q : float or sequence of float
-            Probabilities, strictly between 0 and 1.
-        name : str, optional
-            ``"probability"`` or ``"quantile"``; without it, a dictionary.
-
-        Returns
-        -------
-        number, array or dict
-            For one ``q`` in the shape that was asked for, for several with one more axis, the last.
-        """
+        """Return quantiles of the law of ``name``; for several probabilities ``q`` with one more axis, the last."""
         levels = np.asarray(q)
         flat = np.array([fraction("q", level) for level in levels.ravel()])
         below, above = self._ends(np.minimum(flat, 1 - flat))
@@ -246,18 +207,7 @@ class Combined(abc.ABC):
         return self._named(name, np.concatenate([low, high], axis=-1))
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return a table with one row for each cutoff or probability.
-
-        Parameters
-        ----------
-        level : float, default 0.95
-            Of the intervals.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns ``estimate``, ``mean``, ``sd`` and the ends of the interval, named by their probabilities.
-        """
+        """Return a table, a row for each cutoff or probability: estimate, mean, sd, ends of the ``level`` interval."""
         tail = (1 - fraction("level", level)) / 2
         ends = self.interval(level, self.name).reshape(-1, 2)
         columns = {
@@ -299,6 +249,8 @@ class Combined(abc.ABC):
 class CombinedProbability(Combined):
     """A private estimate of the full-data posterior probability that a parameter is at most a cutoff.
 
+    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
+
     Parameters
     ----------
     release : Release
@@ -310,19 +262,13 @@ class CombinedProbability(Combined):
     --------
     >>> import numpy as np
     >>> from dpbook import aggregate
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=20_000)
-    >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=20_000)])
+    >>> rows = np.random.default_rng(0).normal(size=(20_000, 2))
     >>> release = aggregate.release_probability(
-    ...     rows, [1.99, 2.0, 2.01], posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=3.0, rng=rng
+    ...     rows, [-0.01, 0.0, 0.01], posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=3.0
     ... )
     >>> answer = aggregate.infer(release)
-    >>> bool((np.diff(answer.estimate) >= 0).all())
-    True
-    >>> answer.interval(0.95, "probability").shape
-    (3, 2)
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
+    >>> bool((np.diff(answer.estimate) >= 0).all()), answer.interval(0.95, "probability").shape
+    (True, (3, 2))
     """
 
     release: Release
@@ -363,6 +309,8 @@ class CombinedProbability(Combined):
 class CombinedQuantile(Combined):
     """A private estimate of a full-data posterior quantile.
 
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+
     Parameters
     ----------
     release : Release
@@ -375,18 +323,11 @@ class CombinedQuantile(Combined):
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=20_000)
     >>> rows = np.column_stack([x, 1 + 2 * x + rng.normal(size=20_000)])
-    >>> release = aggregate.release_quantile(
+    >>> aggregate.infer(aggregate.release_quantile(
     ...     rows, 0.5, posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=2.0,
     ...     bounds=aggregate.Centred((-10, 10)), rng=rng,
-    ... )
-    >>> answer = aggregate.infer(release)
-    >>> low, high = answer.interval(0.95, "quantile")
-    >>> bool(low < answer.estimate < high)
-    True
-    >>> answer
+    ... ))
     CombinedQuantile(50% quantile of x about 2; 200 partitions, epsilon=2)
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
 
     release: Release

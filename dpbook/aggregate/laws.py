@@ -29,7 +29,8 @@ def rescale_probability(mean: ArrayLike, partitions: int, *, rescale: str = "cor
 
     Partition estimates scatter about the full-data one by as much as each posterior is wide, so their probabilities
     average to a normal curve √(2 - 1/M) times as wide as each, and √(2M - 1) times as wide as the full-data one. The
-    source multiplies z-scores by √M only. A mean outside [1/(2M), 1 - 1/(2M)] is moved to the nearest end.
+    source multiplies z-scores by √M only. A mean outside [1/(2M), 1 - 1/(2M)] is moved to the nearest end. Explained in
+    :doc:`/book/sample-and-aggregate/posterior-probabilities`.
 
     Parameters
     ----------
@@ -48,12 +49,8 @@ def rescale_probability(mean: ArrayLike, partitions: int, *, rescale: str = "cor
     Examples
     --------
     >>> from dpbook import aggregate
-    >>> print(f"{aggregate.rescale_probability(0.51, 1000):.3f}")
-    0.869
-    >>> print(f"{aggregate.rescale_probability(0.51, 1000, rescale='source'):.3f}")
-    0.786
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
+    >>> print(*(f"{aggregate.rescale_probability(0.51, 1000, rescale=how):.3f}" for how in ("corrected", "source")))
+    0.869 0.786
     """
     m = integer("partitions", partitions, least=2)
     factor = math.sqrt(2 * m - 1) if one_of("rescale", rescale, RESCALES) == "corrected" else math.sqrt(m)
@@ -64,12 +61,12 @@ def rescale_probability(mean: ArrayLike, partitions: int, *, rescale: str = "cor
 def fisher_probability(total: ArrayLike, partitions: int) -> Any:
     """Return the source's reading of a (noisy) sum of -2 log p: the upper tail of chi-squared with 2M degrees.
 
+    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
+
     Parameters
     ----------
-    total : float or array
-        The (noisy) sum.
-    partitions : int
-        M.
+    total, partitions : float or array, int
+        The (noisy) sum, and M.
 
     Returns
     -------
@@ -81,8 +78,6 @@ def fisher_probability(total: ArrayLike, partitions: int) -> Any:
     >>> from dpbook import aggregate
     >>> print(f"{aggregate.fisher_probability(2000.0, 1000):.3f}")
     0.496
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
     m = integer("partitions", partitions, least=2)
     inside = np.maximum(np.asarray(total, dtype=np.float64), 0.0)
@@ -98,6 +93,8 @@ def residual_sd(
     nuisance: int = 1,
 ) -> float:
     """Return the sd, at z = 0, of the z-score that a noiseless aggregate gives, about the full-data z-score.
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
 
     Parameters
     ----------
@@ -123,8 +120,6 @@ def residual_sd(
     >>> from dpbook import aggregate
     >>> print(f"{aggregate.residual_sd(1000):.3f}", f"{aggregate.residual_sd(1000, method='fisher'):.2f}")
     0.217 0.42
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
     m = integer("partitions", partitions, least=2)
     sd = float(aggregate_sd(0.0, m, method=method, p_min=p_min, size=size, nuisance=nuisance))
@@ -136,21 +131,19 @@ def residual_sd(
 def fisher_slope() -> float:
     """Return the slope, at z = 0, of Fisher's z-score on the full-data z-score: the integral of φ²/Φ, .903.
 
-    With p = Φ(d + e), the sum of -2 log p moves by -2 E[φ/Φ] a unit of d, and its sd under the null is 2√M. The rest
-    of a variance of 1 is the residual: √(1 - .903²) = .43.
+    With p = Φ(d + e), the sum of -2 log p moves by -2 E[φ/Φ] per unit of d, and its sd under the null is 2√M. The rest
+    of a variance of 1 is the residual: √(1 - .903²) = .43. Explained in
+    :doc:`/book/sample-and-aggregate/posterior-probabilities`.
 
     Returns
     -------
     float
-        The slope.
 
     Examples
     --------
     >>> from dpbook import aggregate
     >>> print(f"{aggregate.fisher_slope():.4f}")
     0.9032
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
     t = np.linspace(-38, 12, 200_001)
     return float(np.trapezoid(np.exp(-(t**2) - np.log(2 * np.pi) - special.log_ndtr(t)), t))

@@ -23,6 +23,8 @@ __all__ = ["partition_probabilities", "partition_quantiles", "probability_nonpri
 def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any, schema: Schema | None = None) -> Any:
     """Return the full-data posterior probability: the answer that the partitions stand in for. Not private.
 
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
+
     Parameters
     ----------
     data, cutoff, posterior, schema
@@ -35,19 +37,18 @@ def probability_nonprivate(data: Any, cutoff: ArrayLike, *, posterior: Any, sche
 
     Examples
     --------
-    >>> import numpy as np
     >>> from dpbook import aggregate
-    >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
+    >>> rows = [[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]]
     >>> print(aggregate.probability_nonprivate(rows, 2.0, posterior=aggregate.ConjugateRegression()).round(3))
     0.719
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
     return posterior.probability(_whole(data, posterior, schema), points_of("cutoff", cutoff))
 
 
 def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any, schema: Schema | None = None) -> Any:
     """Return the full-data posterior quantile: the answer that the partitions stand in for. Not private.
+
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
 
     Parameters
     ----------
@@ -61,14 +62,11 @@ def quantile_nonprivate(data: Any, probability: ArrayLike, *, posterior: Any, sc
 
     Examples
     --------
-    >>> import numpy as np
     >>> from dpbook import aggregate
-    >>> rows = np.array([[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]])
+    >>> rows = [[0.0, 0.1], [1.0, 1.9], [2.0, 4.2], [3.0, 5.9]]
     >>> model = aggregate.ConjugateRegression(prior=aggregate.Flat())
     >>> print(aggregate.quantile_nonprivate(rows, 0.5, posterior=model).round(3))
     1.97
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
     return posterior.quantile(_whole(data, posterior, schema), points_of("probability", probability), power=1.0)
 
@@ -84,6 +82,8 @@ def partition_probabilities(
     rng: np.random.Generator | None = None,
 ) -> Array:
     """Return every partition's posterior probability: what a release averages. Not private: for the curator's eyes.
+
+    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
 
     Parameters
     ----------
@@ -101,12 +101,9 @@ def partition_probabilities(
     --------
     >>> import numpy as np
     >>> from dpbook import aggregate
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(200, 2))
+    >>> rows = np.random.default_rng(0).normal(size=(200, 2))
     >>> aggregate.partition_probabilities(rows, 0.0, posterior=aggregate.ConjugateRegression(), partitions=4).shape
     (4,)
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
     cutoffs = points_of("cutoff", cutoff)
     split = Split.read(data, posterior, "probability", partitions, schema=schema, n=n, rng=seeded_generator(rng))
@@ -125,12 +122,12 @@ def partition_quantiles(
 ) -> Array:
     """Return every partition's quantile, with its likelihood to the power M. Not private: for the curator's eyes.
 
+    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+
     Parameters
     ----------
-    data, probability, posterior, partitions, schema, n
-        As in :func:`release_quantile`.
-    rng : numpy.random.Generator, optional
-        Source of the labels. The same generator gives the split of a seeded release.
+    data, probability, posterior, partitions, schema, n, rng
+        As in :func:`release_quantile` and :func:`partition_probabilities`.
 
     Returns
     -------
@@ -141,12 +138,9 @@ def partition_quantiles(
     --------
     >>> import numpy as np
     >>> from dpbook import aggregate
-    >>> rng = np.random.default_rng(0)
-    >>> rows = rng.normal(size=(200, 2))
+    >>> rows = np.random.default_rng(0).normal(size=(200, 2))
     >>> aggregate.partition_quantiles(rows, [0.1, 0.9], posterior=aggregate.ConjugateRegression(), partitions=4).shape
     (4, 2)
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
     points = points_of("probability", probability)
     split = Split.read(data, posterior, "quantile", partitions, schema=schema, n=n, rng=seeded_generator(rng))

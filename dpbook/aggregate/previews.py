@@ -33,13 +33,11 @@ def preview_probability(
 ) -> Preview:
     """Say, before anything is spent, how far a released probability would be from the full-data one.
 
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+
     Parameters
     ----------
-    n, partitions : int
-        Records and partitions.
-    epsilon : float
-        The privacy loss.
-    method, p_min
+    n, partitions, epsilon, method, p_min
         As in :func:`release_probability`.
     cutoffs : int, default 1
         How many cutoffs share epsilon.
@@ -62,8 +60,6 @@ def preview_probability(
     0.004 0.63 0.68
     >>> print(f"{look.notes['residual_sd']:.2f} {look.notes['rmse']:.2f} {look.notes['average_rmse']:.2f}")
     0.25 0.21 0.18
-
-    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
     """
     smallest = clipped_at(method, p_min)
     m = checked_partitions(partitions, integer("n", n, least=1), 1)
@@ -108,15 +104,14 @@ def preview_quantile(
 ) -> Preview:
     """Say, before anything is spent, how far a released quantile would be from the full-data one.
 
+    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
+
     Parameters
     ----------
-    n, partitions : int
-        Records and partitions.
-    epsilon : float
-        The privacy loss.
+    n, partitions, epsilon
+        As in :func:`release_quantile`.
     bounds : Centred, SparseVector or (low, high), optional
-        As in :func:`release_quantile`. By default a centred search in whatever public range, with the probability of
-        its failure at the worst.
+        As there. By default a centred search in whatever public range, with its probability of failure at the worst.
     probabilities : int, default 1
         How many quantiles share epsilon.
     posterior_sd : float, default 1.0
@@ -140,8 +135,6 @@ def preview_quantile(
     ... )
     >>> print(f"{look.noise_sd:.3f}", look.notes["failure"] < 1e-4)
     0.057 True
-
-    Explained in :doc:`/book/sample-and-aggregate/when-to-use-it`.
     """
     m = checked_partitions(partitions, integer("n", n, least=1), 1)
     epsilon, count = positive("epsilon", epsilon), integer("probabilities", probabilities, least=1)

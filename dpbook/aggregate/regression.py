@@ -161,44 +161,17 @@ class Regression(abc.ABC):
         """Return the posterior quantiles of all partitions and probabilities, (M, points)."""
 
     def probability(self, partition: Any, cutoff: ArrayLike, *, power: float = 1.0, prior_power: float = 1.0) -> Any:
-        """Return the posterior probability that the coefficient is at most ``cutoff``, given some records alone.
+        """Return the posterior probability that the coefficient is at most ``cutoff``, given some records. Not private.
 
-        Not private: it reads data.
-
-        Parameters
-        ----------
-        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, Dask DataFrame, or Moments
-            The records; or the moments of many partitions, which are answered in one batch.
-        cutoff : float or array
-            Where.
-        power, prior_power : float
-            The powers to which the likelihood and the prior are raised.
-
-        Returns
-        -------
-        float or ndarray
-            Of the shape of ``cutoff``, after an axis of partitions for moments; NaN where the records cannot tell.
+        ``partition`` holds the records, or the :class:`Moments` of many partitions, which are answered in one batch on
+        a first axis; ``power`` and ``prior_power`` are those of likelihood and prior. NaN where records cannot tell.
         """
         return self._answers(self._batch_probability, partition, finite_array("cutoff", cutoff), power, prior_power)
 
     def quantile(self, partition: Any, p: ArrayLike, *, power: float = 1.0, prior_power: float = 1.0) -> Any:
-        """Return the posterior quantile of the coefficient, given some records alone.
+        """Return the posterior quantile of the coefficient at ``p``, given some records. Not private.
 
-        Not private: it reads data.
-
-        Parameters
-        ----------
-        partition : array_like, DataFrame, pyarrow Table, iterator of chunks, Dask DataFrame, or Moments
-            As in :meth:`probability`.
-        p : float or array
-            Between 0 and 1.
-        power, prior_power : float
-            The powers to which the likelihood and the prior are raised.
-
-        Returns
-        -------
-        float or ndarray
-            Of the shape of ``p``, after an axis of partitions for moments; NaN where the records cannot tell.
+        ``partition``, ``power``, ``prior_power`` and the shape of the answer are as in :meth:`probability`.
         """
         return self._answers(self._batch_quantile, partition, finite_array("p", p), power, prior_power)
 
@@ -221,7 +194,8 @@ class ConjugateRegression(Regression):
 
     Given to a release, it is computed for all partitions in one batch of small matrices. Given M partitions, each gets
     the prior to the power 1/M with respect to dβ dσ²/σ² for probabilities, so that the M posteriors multiply to the
-    full one; for quantiles each gets the whole prior and the likelihood to the power M.
+    full one; for quantiles each gets the whole prior and the likelihood to the power M. Explained in
+    :doc:`/book/sample-and-aggregate/split-compute-average`.
 
     Parameters
     ----------
@@ -247,8 +221,6 @@ class ConjugateRegression(Regression):
     0.321 [1.79 2.37]
     >>> model.names
     ('intercept', 'x')
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
 
     response: str = "y"
@@ -262,7 +234,7 @@ class ConjugateRegression(Regression):
         if not isinstance(self.prior, (Zellner, Flat, NormalInverseGamma)):
             raise TypeError(f"prior must be Zellner(), Flat() or a NormalInverseGamma, got {self.prior!r}")
         if isinstance(self.prior, NormalInverseGamma):
-            self.prior._sized(len(self.names), "prior")
+            self.prior.sized(len(self.names), "prior")
 
     @property
     def least_records(self) -> int:
@@ -284,7 +256,7 @@ class ConjugateRegression(Regression):
                 precision = power * data.gram / g[:, None, None]
                 shape += prior_power * p / 2
             elif isinstance(self.prior, NormalInverseGamma):
-                prior_mean, prior_precision = self.prior._sized(p, "prior")
+                prior_mean, prior_precision = self.prior.sized(p, "prior")
                 precision = prior_power * np.einsum("mki,kl,mlj->mij", data.back, prior_precision, data.back)
                 start = start + np.einsum("mij,j->mi", data.forth, prior_mean)
                 shape += prior_power * (self.prior.shape + p / 2)
@@ -343,7 +315,8 @@ class SemiConjugateRegression(Regression):
     """Normal linear regression with independent priors on coefficients and variance.
 
     Given σ² the coefficient is normal, and the posterior of σ² is one-dimensional, so the posterior of the coefficient
-    is computed as a fine mixture of normals: no Gibbs sampling.
+    is computed as a fine mixture of normals: no Gibbs sampling. Explained in
+    :doc:`/book/sample-and-aggregate/posterior-quantiles`.
 
     Parameters
     ----------
@@ -361,8 +334,6 @@ class SemiConjugateRegression(Regression):
     >>> model = aggregate.SemiConjugateRegression()
     >>> print(model.probability(rows, 2.0).round(3), model.quantile(rows, [0.05, 0.95]).round(2))
     0.323 [1.79 2.37]
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
 
     response: str = "y"
@@ -378,7 +349,7 @@ class SemiConjugateRegression(Regression):
             object.__setattr__(self, "prior", IndependentPrior(np.zeros(p), 1e4 * np.eye(p), shape=0.5, rate=0.5))
         if not isinstance(self.prior, IndependentPrior):
             raise TypeError(f"prior must be an IndependentPrior, got {self.prior!r}")
-        self.prior._sized(len(self.names), "prior")
+        self.prior.sized(len(self.names), "prior")
 
     @property
     def least_records(self) -> int:
@@ -419,7 +390,7 @@ class SemiConjugateRegression(Regression):
     def _whitened(self, data: _Centred, prior_power: float) -> _Whitened:
         """Turn to coordinates θ in which the prior is standard normal and XᵀX is diagonal."""
         p = len(self.names)
-        prior_mean, prior_covariance = self._prior._sized(p, "prior")
+        prior_mean, prior_covariance = self._prior.sized(p, "prior")
         start = np.einsum("mij,j->mi", data.forth, prior_mean)
         if self.intercept:
             start[:, 0] -= data.shift

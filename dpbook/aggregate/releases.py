@@ -26,7 +26,7 @@ from dpbook.release import Release
 from dpbook.schema import Schema
 from dpbook.sensitivity import bounded_sum, rounded
 
-__all__ = ["PrivateBounds", "release_bounds", "release_probability", "release_quantile"]
+__all__ = ["FoundBounds", "release_bounds", "release_probability", "release_quantile"]
 
 
 def release_probability(
@@ -52,7 +52,8 @@ def release_probability(
     (:func:`partition_frames`). A partition that fails on its data (singular, not finite, an error in a function of
     yours, a worker that dies) contributes the probability 1/2, silently: an error would leak. Without a schema, NaN, an
     infinite value or text in the data of a built-in regression raises before any budget is spent; with one, what the
-    schema refuses does. Only the curator may see these errors.
+    schema refuses does. Only the curator may see these errors. Explained in
+    :doc:`/book/sample-and-aggregate/posterior-probabilities`.
 
     Parameters
     ----------
@@ -104,8 +105,6 @@ def release_probability(
     ... )
     >>> print(f"{release['mean']:.2f}", release.scale["mean"])
     0.43 0.01
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
     """
     cutoffs, smallest = points_of("cutoff", cutoff), clipped_at(method, p_min)
     epsilon, dry_run, rng = _epsilon(epsilon), flag("dry_run", dry_run), seeded_generator(rng)
@@ -162,25 +161,19 @@ def release_quantile(
     epsilon-DP for replace-one neighbours, n public, whatever the posterior. The M-th power makes each partition's
     posterior as narrow as the full-data one; the quantiles are clipped to bounds and averaged. Finding bounds
     privately costs a share of epsilon. A partition that fails on its data contributes the centre of the bounds,
-    silently: an error would leak.
+    silently: an error would leak. Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
 
     Parameters
     ----------
-    data : array, DataFrame, pyarrow Table, mapping of columns, list of rows, Dask collection, or iterator of chunks
+    data, partitions, epsilon, schema, dry_run, n, rng, budget
         As in :func:`release_probability`.
     probability : float or sequence of float
         Of which quantiles, between 0 and 1. Several share one search for bounds, and the rest of epsilon equally.
     posterior : object
         A :class:`ConjugateRegression`, :class:`SemiConjugateRegression`, :class:`FromSampler`, or any object with
         ``quantile(partition, p, power=M)``.
-    partitions : int
-        M, at least 2.
-    epsilon : float
-        The privacy loss of the whole release.
     bounds : Centred, SparseVector or (low, high)
         How the bounds are searched for, within a public range or from zero outwards; or bounds known without the data.
-    schema, dry_run, n, rng, budget
-        As in :func:`release_probability`.
 
     Returns
     -------
@@ -200,8 +193,6 @@ def release_quantile(
     ... )
     >>> bool(abs(release["quantile"] - 2) < 0.05)
     True
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
     """
     points = points_of("probability", probability)
     if not ((points > 0) & (points < 1)).all():
@@ -248,13 +239,13 @@ def release_quantile(
     )
 
 
-class PrivateBounds(NamedTuple):
+class FoundBounds(NamedTuple):
     """Bounds found privately: ``low``, ``high``, and whether they were ``found`` before a search by doubling gave up.
 
     Examples
     --------
     >>> from dpbook import aggregate
-    >>> aggregate.PrivateBounds(-1.0, 1.0, True).high
+    >>> aggregate.FoundBounds(-1.0, 1.0, True).high
     1.0
 
     Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
@@ -272,10 +263,11 @@ def release_bounds(
     epsilon: float,
     rng: np.random.Generator | None = None,
     budget: PrivacyBudget | None = None,
-) -> PrivateBounds:
+) -> FoundBounds:
     """Release bounds for numbers, one per partition: what :func:`release_quantile` does before it clips and averages.
 
-    epsilon-DP for replace-one neighbours, where replacing a record changes one number.
+    epsilon-DP for replace-one neighbours, where replacing a record changes one number. Explained in
+    :doc:`/book/sample-and-aggregate/posterior-quantiles`.
 
     Parameters
     ----------
@@ -285,14 +277,12 @@ def release_bounds(
         How to look; its ``share`` does not matter here.
     epsilon : float
         The privacy loss of the whole search.
-    rng : numpy.random.Generator, optional
-        Seeded teaching noise; None, the default, draws with a floating-point-safe sampler.
-    budget : PrivacyBudget, optional
-        Charged before anything is drawn.
+    rng, budget
+        As in :func:`release_probability`.
 
     Returns
     -------
-    PrivateBounds
+    FoundBounds
         Within the public range, where the search has one.
 
     Examples
@@ -305,9 +295,7 @@ def release_bounds(
     >>> bool(1.5 < found.low < 1.8 and 2.2 < found.high < 2.5)
     True
     >>> aggregate.release_bounds(values, aggregate.SparseVector(), epsilon=1.0, rng=rng)
-    PrivateBounds(low=-4.0, high=4.0, found=True)
-
-    Explained in :doc:`/book/sample-and-aggregate/posterior-quantiles`.
+    FoundBounds(low=-4.0, high=4.0, found=True)
     """
     numbers = np.asarray(data, dtype=np.float64)
     if numbers.ndim != 1 or numbers.size == 0:
@@ -321,7 +309,7 @@ def release_bounds(
 
 def _drawn_interval(
     numbers: Array, search: Centred, epsilon: float, rng: np.random.Generator | None, budget: PrivacyBudget | None
-) -> PrivateBounds:
+) -> FoundBounds:
     noise.require_choice(1.0, epsilon, rng)
     low, high = search.public_range
     starts, widths, rewards = search._candidates()
@@ -331,12 +319,12 @@ def _drawn_interval(
     # Rewards in 1024ths, so that the sums are exact and the utility's computed sensitivity is 1.
     reward = np.rint(rewards * REWARD * len(numbers) * 1024) / 1024
     best = noise.choose(count + reward, 1.0, epsilon, rng)
-    return PrivateBounds(float(starts[best]), float(min(starts[best] + widths[best], high)), True)
+    return FoundBounds(float(starts[best]), float(min(starts[best] + widths[best], high)), True)
 
 
 def _first_that_holds(
     numbers: Array, search: SparseVector, epsilon: float, rng: np.random.Generator | None, budget: PrivacyBudget | None
-) -> PrivateBounds:
+) -> FoundBounds:
     sizes, widths = np.abs(np.nan_to_num(numbers, nan=0.0)), search._half_widths()
     first = above_threshold(
         [float((sizes <= width).sum()) for width in widths],
@@ -349,7 +337,7 @@ def _first_that_holds(
         label="doubled bounds",
     )
     low, high = search._within(widths[-1 if first is None else first])
-    return PrivateBounds(low, high, first is not None)
+    return FoundBounds(low, high, first is not None)
 
 
 def _found(plan: Plan, q: Array, epsilon: float, rng: np.random.Generator | None) -> tuple[float, float]:

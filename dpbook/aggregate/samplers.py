@@ -31,7 +31,8 @@ class PartitionPosterior(Protocol):
     that they name: ``power`` and ``prior_power`` (as in :class:`ConjugateRegression`), and ``rng``, a generator for
     this partition alone. Their answers may depend on the partition and on ``rng`` and on nothing else. To that end
     each partition is answered by a copy of the object, where it can be copied, with arguments of its own; what lies
-    outside, such as a global variable or a file, you must leave alone.
+    outside, such as a global variable or a file, you must leave alone. Explained in
+    :doc:`/book/sample-and-aggregate/any-model-any-size`.
 
     Examples
     --------
@@ -56,43 +57,13 @@ class PartitionPosterior(Protocol):
     ... )
     >>> bool(0 < aggregate.infer(release).estimate < 1)
     True
-
-    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
     """
 
     def probability(self, partition: Any, cutoff: Any) -> Any:
-        """Return the posterior probability of at most ``cutoff``, given a partition.
-
-        Parameters
-        ----------
-        partition : DataFrame
-            Its records.
-        cutoff : ndarray
-            Where.
-
-        Returns
-        -------
-        array
-            One number a cutoff.
-        """
+        """Return the posterior probability of at most each ``cutoff``, given a ``partition``, a data frame."""
 
     def quantile(self, partition: Any, p: Any, power: Any) -> Any:
-        """Return posterior quantiles, given a partition, with its likelihood raised to a power.
-
-        Parameters
-        ----------
-        partition : DataFrame
-            Its records.
-        p : ndarray
-            Probabilities.
-        power : float
-            To which the likelihood is raised.
-
-        Returns
-        -------
-        array
-            One number a probability.
-        """
+        """Return posterior quantiles at ``p`` given a ``partition``, with its likelihood raised to the ``power``."""
 
 
 @dataclass(frozen=True)
@@ -167,18 +138,8 @@ class FromSampler:
     def try_on(self, frame: Any = None, *, rng: np.random.Generator | None = None) -> Array:
         """Return the draws for a data frame, with errors shown: for public or simulated data.
 
-        Parameters
-        ----------
-        frame : DataFrame, optional
-            Shaped like the sensitive data; read by the schema where there is one. By default, with a schema, 100
-            made-up records.
-        rng : numpy.random.Generator, optional
-            Handed to the fit, if it takes one.
-
-        Returns
-        -------
-        ndarray
-            Draws of the parameter.
+        ``frame`` is shaped like the sensitive data and read by the schema where there is one; by default, with a
+        schema, it is 100 made-up records. ``rng`` is handed to the fit, if it takes one.
         """
         if self.schema is not None:
             frame = self.schema.example(100, rng=analyst_generator(rng)) if frame is None else self.schema.apply(frame)
@@ -194,23 +155,9 @@ class FromSampler:
         prior_power: float = 1.0,
         rng: np.random.Generator | None = None,
     ) -> Any:
-        """Return the share of draws that are at most ``cutoff``.
+        """Return the share of draws given ``partition`` that are at most ``cutoff``, in its shape.
 
-        Parameters
-        ----------
-        partition : DataFrame
-            The records.
-        cutoff : float or array
-            Where.
-        prior_power : float
-            Handed to the fit, if it takes one.
-        rng : numpy.random.Generator, optional
-            Handed to the fit, if it takes one.
-
-        Returns
-        -------
-        float or ndarray
-            Of the shape of ``cutoff``.
+        ``prior_power`` and ``rng`` are handed to the fit, if it takes them.
         """
         draws = np.sort(self._draws(partition, power=1.0, prior_power=prior_power, rng=rng))
         return (np.searchsorted(draws, np.asarray(cutoff), side="right") / len(draws))[()]
@@ -218,23 +165,10 @@ class FromSampler:
     def quantile(
         self, partition: pd.DataFrame, p: ArrayLike, *, power: float = 1.0, rng: np.random.Generator | None = None
     ) -> Any:
-        """Return quantiles of the draws.
+        """Return quantiles of the draws given ``partition`` at the probabilities ``p``, in their shape.
 
-        Parameters
-        ----------
-        partition : DataFrame
-            The records.
-        p : float or array
-            Between 0 and 1.
-        power : float
-            Of the likelihood: handed to the fit, if it takes one, else the draws are rescaled.
-        rng : numpy.random.Generator, optional
-            Handed to the fit, if it takes one.
-
-        Returns
-        -------
-        float or ndarray
-            Of the shape of ``p``.
+        ``power``, that of the likelihood, is handed to the fit if it takes one, else the draws are rescaled; ``rng`` is
+        handed to it, too.
         """
         draws = self._draws(partition, power=power, prior_power=1.0, rng=rng)
         if not takes(self.fit, "power"):

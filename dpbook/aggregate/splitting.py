@@ -38,14 +38,9 @@ _WAVE = 32  # Dask partitions in flight at a time
 class Moments(NamedTuple):
     """Count, means and scatter of each of M partitions; the response is the last of k columns.
 
-    Attributes
-    ----------
-    n : ndarray, shape (M,)
-        Records in each partition.
-    mean : ndarray, shape (M, k)
-        Means of the columns.
-    scatter : ndarray, shape (M, k, k)
-        Sums of products of deviations from the partition's own means.
+    ``n`` (M,) are the records in each partition, ``mean`` (M, k) the means of the columns, ``scatter`` (M, k, k) the
+    sums of products of deviations from the partition's own means. Explained in
+    :doc:`/book/sample-and-aggregate/any-model-any-size`.
 
     Examples
     --------
@@ -55,8 +50,6 @@ class Moments(NamedTuple):
     >>> aggregate.Moments.of_groups([x, y]).scatter[0]
     array([[2., 4.],
            [4., 8.]])
-
-    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
     """
 
     n: Array
@@ -65,18 +58,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_groups(cls, columns: Sequence[Array]) -> Moments:
-        """Return the moments of records that are split already.
-
-        Parameters
-        ----------
-        columns : sequence of ndarray, shape (M, records per partition)
-            Covariates, and the response last.
-
-        Returns
-        -------
-        Moments
-            One row per partition.
-        """
+        """Return the moments of ``columns``, covariates and the response last, each (M, records per partition)."""
         groups, size = columns[0].shape
         k = len(columns)
         means = [column.mean(axis=1) for column in columns]
@@ -95,7 +77,8 @@ def partition_labels(
 
     With n known, all splits into partitions whose sizes differ by at most one are equally likely: each block's counts
     are multivariate hypergeometric given what is left, and their order is shuffled, so memory does not grow with n.
-    With n unknown the labels are independent and uniform, and the sizes binomial.
+    With n unknown the labels are independent and uniform, and the sizes binomial. Explained in
+    :doc:`/book/sample-and-aggregate/split-compute-average`.
 
     Parameters
     ----------
@@ -120,8 +103,6 @@ def partition_labels(
     >>> labels = np.concatenate(list(aggregate.partition_labels(10, 3, np.random.default_rng(0))))
     >>> np.bincount(labels)
     array([4, 3, 3])
-
-    Explained in :doc:`/book/sample-and-aggregate/split-compute-average`.
     """
     for order, counts in _orders(n, partitions, rng, block):
         labels = np.empty(len(order), dtype=np.int64)
@@ -213,6 +194,7 @@ def partition_frames(
 
     Each frame is a function of its own records alone: nothing of it, the type of a column included, tells of another
     partition. All records are held in memory, an iterator's chunks and a Dask collection's partitions put together.
+    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
 
     Parameters
     ----------
@@ -242,8 +224,6 @@ def partition_frames(
     >>> frames = aggregate.partition_frames(np.arange(5.0), partitions=2, rng=np.random.default_rng(0))
     >>> [len(frame) for frame in frames]
     [3, 2]
-
-    Explained in :doc:`/book/sample-and-aggregate/any-model-any-size`.
     """
     return records_of(data, schema).split(partitions, n, rng)
 

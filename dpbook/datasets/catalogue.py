@@ -21,7 +21,7 @@ __all__ = ["DATASETS", "DataSet", "bounds", "domains"]
 
 @dataclass(frozen=True)
 class DataSet:
-    """The public facts about one data set.
+    """The public facts about one data set. Explained in :doc:`/book/reference/datasets`.
 
     Attributes
     ----------
@@ -48,8 +48,6 @@ class DataSet:
     --------
     >>> DATASETS["cps_earnings"].unit
     'a worker'
-
-    Explained in :doc:`/book/reference/datasets`.
     """
 
     name: str
@@ -64,7 +62,7 @@ class DataSet:
 
 
 def bounds(name: str) -> dict[str, tuple[float, float]]:
-    """Return the a-priori bounds of the numeric attributes of a data set.
+    """Return the a-priori bounds of the numeric attributes of a data set. Explained in :doc:`/book/reference/datasets`.
 
     Parameters
     ----------
@@ -80,8 +78,6 @@ def bounds(name: str) -> dict[str, tuple[float, float]]:
     --------
     >>> bounds("cps_earnings")["education"]
     (0.0, 20.0)
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return dict(_entry(name).bounds)
 

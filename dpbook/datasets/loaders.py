@@ -35,7 +35,7 @@ def load_cirrhosis() -> pd.DataFrame:
     Regression* (1991), and K. Brownlee, *Statistical Theory and Methodology* (1965), pp. 464-465.
     Licence: numerical facts from published tables; no licence is stated. Unit of privacy: a state, not a person.
     A-priori bounds: percentages in [0, 100], the scaled reciprocal in [0, 100], and one round scale, [0, 200], for
-    the three rates whose unit the sources do not print.
+    the three rates whose unit the sources do not print. Explained in :doc:`/book/reference/datasets`.
 
     Returns
     -------
@@ -48,8 +48,6 @@ def load_cirrhosis() -> pd.DataFrame:
     --------
     >>> load_cirrhosis().shape
     (46, 6)
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _read("cirrhosis")
 
@@ -60,7 +58,7 @@ def load_opportunity_cells() -> pd.DataFrame:
     Source: simulated data published by Opportunity Insights with R. Chetty and J. Friedman (2019), *A Practical
     Method to Reduce Privacy Loss when Disclosing Statistics Based on Small Samples*. Licence: CC BY 4.0.
     Unit of privacy: a (fictitious) parent-child pair; cell sizes, 5 to 200, count as public.
-    A-priori bounds: ranks lie in [0, 1] by definition.
+    A-priori bounds: ranks lie in [0, 1] by definition. Explained in :doc:`/book/reference/datasets`.
 
     Returns
     -------
@@ -71,8 +69,6 @@ def load_opportunity_cells() -> pd.DataFrame:
     --------
     >>> load_opportunity_cells()["cell"].nunique()
     111
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _read("opportunity_cells")
 
@@ -83,7 +79,8 @@ def load_cps_earnings() -> pd.DataFrame:
     Source: March 2005 Current Population Survey (Bureau of Labor Statistics and Census Bureau), in the extract of
     J. Stock and M. Watson, *Introduction to Econometrics* (2007); region dropped, earnings rounded to cents.
     Licence: US government survey, public-use data. Unit of privacy: a worker.
-    A-priori bounds: earnings in [1, 100] dollars an hour, education in [0, 20] years, age in [16, 65] years.
+    A-priori bounds: earnings in [1, 100] dollars an hour, education in [0, 20] years, age in [16, 65] years. Explained
+    in :doc:`/book/reference/datasets`.
 
     Returns
     -------
@@ -95,8 +92,6 @@ def load_cps_earnings() -> pd.DataFrame:
     --------
     >>> load_cps_earnings().columns.tolist()
     ['earnings', 'education', 'age', 'gender']
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _read("cps_earnings", codebook.CPS_EARNINGS)
 
@@ -106,7 +101,8 @@ def load_acs2019(*, expand: bool = False) -> pd.DataFrame:
 
     Source: NIST Diverse Communities Data Excerpts, national excerpt of 2019, doi:10.18434/mds2-2895, adults of 18
     and over, coarsened. Licence: US government work, in the public domain in the USA. Unit of privacy: a person.
-    A-priori bounds: the domain of each attribute; a person adds 1 to one cell.
+    A-priori bounds: the domain of each attribute; a person adds 1 to one cell. Explained in
+    :doc:`/book/reference/datasets`.
 
     Parameters
     ----------
@@ -123,8 +119,6 @@ def load_acs2019(*, expand: bool = False) -> pd.DataFrame:
     --------
     >>> int(load_acs2019()["count"].sum()), len(load_acs2019(expand=True))
     (22062, 22062)
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _counted(_read("acs2019", codebook.ACS2019), "count", expand)
 
@@ -134,7 +128,8 @@ def load_adult(*, expand: bool = False) -> pd.DataFrame:
 
     Source: B. Becker and R. Kohavi (1996), *Adult*, UCI Machine Learning Repository, doi:10.24432/C5XW20, from the
     US census of 1994, coarsened. Licence: CC BY 4.0. Unit of privacy: a person.
-    A-priori bounds: the domain of each attribute; a person adds 1 to one cell.
+    A-priori bounds: the domain of each attribute; a person adds 1 to one cell. Explained in
+    :doc:`/book/reference/datasets`.
 
     Parameters
     ----------
@@ -151,8 +146,6 @@ def load_adult(*, expand: bool = False) -> pd.DataFrame:
     --------
     >>> int(load_adult()["count"].sum())
     48842
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _counted(_read("adult", codebook.ADULT), "count", expand)
 
@@ -162,7 +155,8 @@ def load_chicago_taxi(*, expand: bool = False) -> pd.DataFrame:
 
     Source: City of Chicago open data, as used in the NIST differential privacy temporal map challenge; trips with
     an unknown area dropped. Licence: City of Chicago Data Portal terms of use. Unit of privacy: a trip; a passenger
-    or a driver may have many. A-priori bounds: the map's 77 areas; a trip adds 1 to one transition.
+    or a driver may have many. A-priori bounds: the map's 77 areas; a trip adds 1 to one transition. Explained in
+    :doc:`/book/reference/datasets`.
 
     Parameters
     ----------
@@ -179,8 +173,6 @@ def load_chicago_taxi(*, expand: bool = False) -> pd.DataFrame:
     --------
     >>> int(load_chicago_taxi()["trips"].sum())
     191593
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _counted(_read("chicago_taxi"), "trips", expand)
 
@@ -189,7 +181,7 @@ def load_chicago_areas() -> pd.DataFrame:
     """Load the names of the 77 community areas of Chicago.
 
     Source: City of Chicago. Licence: City of Chicago Data Portal terms of use. Unit of privacy: none; the map is
-    public. A-priori bounds: none needed.
+    public. A-priori bounds: none needed. Explained in :doc:`/book/reference/datasets`.
 
     Returns
     -------
@@ -200,8 +192,6 @@ def load_chicago_areas() -> pd.DataFrame:
     --------
     >>> load_chicago_areas().set_index("area").loc[8, "name"]
     'Near North Side'
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _read("chicago_areas")
 
@@ -211,7 +201,8 @@ def load_iraq_sigacts() -> pd.DataFrame:
 
     Source: Empirical Studies of Conflict project (Princeton), from the SIGACT reports of the Multi-National Force
     Iraq. Licence: none stated; counts of events, to be used with citation. Unit of privacy: an incident; the table
-    holds no persons. A-priori bounds: an incident adds at most 1 to a count.
+    holds no persons. A-priori bounds: an incident adds at most 1 to a count. Explained in
+    :doc:`/book/reference/datasets`.
 
     Returns
     -------
@@ -225,8 +216,6 @@ def load_iraq_sigacts() -> pd.DataFrame:
     >>> frame = load_iraq_sigacts()
     >>> frame["governorate"].nunique(), frame["month"].nunique()
     (18, 61)
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     frame = _read("iraq_sigacts", codebook.IRAQ_SIGACTS)
     return frame.assign(month=pd.to_datetime(frame["month"], format="%Y-%m"))
@@ -239,7 +228,7 @@ def load_fair() -> pd.DataFrame:
     survey; bundled with statsmodels, which must be installed (``pip install dpbook[book]``).
     Licence: included in statsmodels with the permission of the author. Unit of privacy: a respondent.
     A-priori bounds: the end codes of the questionnaire; ``affairs`` is a product of two codes of at most 12 divided
-    by years of marriage of at least 0.5, so it lies in [0, 288].
+    by years of marriage of at least 0.5, so it lies in [0, 288]. Explained in :doc:`/book/reference/datasets`.
 
     Returns
     -------
@@ -257,8 +246,6 @@ def load_fair() -> pd.DataFrame:
     --------
     >>> float((load_fair()["affairs"] > 0).mean().round(3))
     0.322
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _from_statsmodels("fair")
 
@@ -270,7 +257,8 @@ def load_randhie() -> pd.DataFrame:
     bundled with statsmodels, which must be installed (``pip install dpbook[book]``).
     Licence: public domain. Unit of privacy: a person-year. A person took part for three or five years and the file
     holds no identifier, so what costs epsilon per row can cost a person five times epsilon.
-    A-priori bounds: 52 visits a year, and the design of the experiment (see the page of the book).
+    A-priori bounds: 52 visits a year, and the design of the experiment (see the page of the book). Explained in
+    :doc:`/book/reference/datasets`.
 
     Returns
     -------
@@ -290,8 +278,6 @@ def load_randhie() -> pd.DataFrame:
     --------
     >>> load_randhie().shape
     (20190, 10)
-
-    Explained in :doc:`/book/reference/datasets`.
     """
     return _from_statsmodels("randhie")
 

@@ -20,6 +20,8 @@ from dpbook.expfam.releases import (
     release_posterior_samples,
     release_randomized_response,
 )
+from dpbook.expfam.shape_posterior import HistogramPosterior, MeanPosterior
+from dpbook.expfam.shape_releases import release_histogram, release_mean
 from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "GibbsState",
     "GridDensity",
     "HalfLineDensity",
+    "HistogramPosterior",
+    "MeanPosterior",
     "Multinomial",
     "Normal",
     "NormalInverseGamma",
@@ -48,6 +52,8 @@ __all__ = [
     "preview",
     "private_bounds",
     "release",
+    "release_histogram",
+    "release_mean",
     "release_posterior_samples",
     "release_randomized_response",
 ]

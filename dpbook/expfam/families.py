@@ -243,6 +243,8 @@ class Multinomial(Family):
 class Exponential(ClippedPowers):
     """Waiting times with rate theta; the statistic is their sum, of records clipped or redacted to [lower, upper].
 
+    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
+
     Parameters
     ----------
     lower, upper : float
@@ -253,8 +255,6 @@ class Exponential(ClippedPowers):
     >>> from dpbook.expfam import Exponential
     >>> Exponential(1, 5).sensitivity("clip"), Exponential(1, 5).sensitivity("redact")
     (4.0, 5.0)
-
-    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
 
     lower: float
@@ -390,7 +390,8 @@ class Normal(ClippedPowers):
     """Normal records, mean and variance unknown; theta = (mean, variance).
 
     Records are centred and scaled to [-1, 1] by the public bounds before their sum and sum of squares are released, so
-    that nothing depends on units; the prior is mapped in, and draws are mapped back.
+    that nothing depends on units; the prior is mapped in, and draws are mapped back. Explained in
+    :doc:`/book/exponential-families/unbounded-statistics`.
 
     Parameters
     ----------
@@ -402,8 +403,6 @@ class Normal(ClippedPowers):
     >>> from dpbook.expfam import Normal
     >>> Normal(0, 200).sensitivity("clip")
     2.25
-
-    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
 
     lower: float

@@ -42,10 +42,14 @@ class Family(ABC):
     drowns the sums, :meth:`natural` for posterior sampling, and :attr:`settings` if there are public numbers beside
     the bounds. A family of your own cannot travel in a release: pass it to ``infer(…, family=…)``.
 
+    *Shapes.* Arguments of methods are batched: theta is (...) for one parameter and (..., p) for several, and may be
+    extreme; sums are (..., size); numbers of records n broadcast with the batch. ``outside`` is what becomes of
+    records outside the bounds of an unbounded family, ``"clip"`` or ``"redact"``.
+
     *Privacy.* A release clips the statistics of each record to :attr:`inside_range` (and 0, where records are
     redacted), and with the default :meth:`largest_change` adds noise for that range. So it is private whatever
     :meth:`statistics` computes, as long as each row depends on its own record alone; if you override
-    :meth:`largest_change`, the proof is yours.
+    :meth:`largest_change`, the proof is yours. Explained in :doc:`/book/exponential-families/unbounded-statistics`.
 
     Attributes
     ----------
@@ -122,11 +126,11 @@ class Family(ABC):
     ((2,), array([20., 20.]))
     >>> waits.methods(), waits.updated(prior, 3.5, 2), waits.prior_information(prior)
     (('collapsed', 'gibbs', 'naive'), Gamma(shape=4.0, rate=4.5), array([[0.5]]))
+    >>> waits.sensitivity("clip"), waits.moments(1.0)[0].round(3)
+    (2.0, array([0.865, 1.   ]))
     >>> count = expfam.release([0, 1, 1], expfam.Binomial(), epsilon=1.0, rng=rng)
     >>> expfam.Binomial().exact_density(count, expfam.Beta(1, 1)).weights.size
     4
-
-    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
 
     name: str
@@ -147,56 +151,18 @@ class Family(ABC):
 
     @abstractmethod
     def statistics(self, records: Array) -> Array:
-        """Return the sufficient statistics of each record, neither clipped nor redacted.
+        """Return the sufficient statistics (rows, size) of ``records`` (rows, 1), neither clipped nor redacted.
 
-        Parameters
-        ----------
-        records : ndarray, shape (rows, 1)
-            The records.
-
-        Returns
-        -------
-        ndarray, shape (rows, size)
-            Row i from record i alone.
+        Row i must come from record i alone.
         """
 
     @abstractmethod
     def mean_and_covariance(self, theta: Array, outside: str) -> tuple[Array, Array]:
-        """Return mean and covariance of one record's statistics given theta; :meth:`moments` checks its arguments.
-
-        Parameters
-        ----------
-        theta : ndarray
-            The parameter, batched: (...) for one parameter, (..., p) for several. It may be extreme.
-        outside : {"clip", "redact"}
-            What becomes of records outside the bounds of an unbounded family.
-
-        Returns
-        -------
-        tuple of ndarray
-            As :meth:`moments` returns them.
-        """
+        """Return what :meth:`moments` says of ``theta`` and ``outside``, which it has checked."""
 
     @abstractmethod
     def draw_parameter(self, prior: Any, sums: Array, n: Array, rng: np.random.Generator) -> Array:
-        """Draw theta given exact sums of the sufficient statistics: the conjugate step.
-
-        Parameters
-        ----------
-        prior : object
-            Of ``prior_type``.
-        sums : ndarray, shape (..., size)
-            The sums, batched.
-        n : ndarray
-            Numbers of records, which broadcast with the batch.
-        rng : numpy.random.Generator
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray
-            One draw for each member of the batch: (...) for one parameter, (..., p) for several.
-        """
+        """Return draws of theta given the ``prior`` and exact ``sums`` of ``n`` records, by ``rng``: conjugacy."""
 
     # What it may say: ranges and domain
 
@@ -226,61 +192,28 @@ class Family(ABC):
         return min(self.inside_range[0], 0.0), max(self.inside_range[1], 0.0)
 
     def check_records(self, records: Array) -> None:
-        """Raise where a record lies outside a discrete domain; only the curator may see that error.
-
-        Parameters
-        ----------
-        records : ndarray, shape (rows, 1)
-            The records.
-        """
+        """Raise where one of the ``records`` lies outside a discrete domain; only the curator may see that error."""
         return
 
     def check_parameter(self, theta: ArrayLike) -> Array:
-        """Return one theta as an array of its entries; raise where it is no parameter.
-
-        Parameters
-        ----------
-        theta : float or array
-            A guess at the parameter.
-
-        Returns
-        -------
-        ndarray, shape (parameters,)
-        """
+        """Return one guess ``theta`` as an array (parameters,); raise where it is no parameter."""
         entries = np.atleast_1d(finite_array("theta", theta))
         if entries.shape != (self.parameters,):
             raise ValueError(f"theta must have {self.parameters} entries for {self!r}, got shape {entries.shape}")
         return entries
 
     def check_prior(self, prior: Any) -> None:
-        """Raise unless the prior is one of the family's.
-
-        Parameters
-        ----------
-        prior : object
-            What an analyst believes.
-        """
+        """Raise unless the ``prior`` is one of the family's."""
         if not isinstance(prior, self.prior_type):
             raise TypeError(f"prior must be a {self.prior_type.__name__} for {self!r}, got {prior!r}")
 
     # What it may say: releases
 
     def released(self, records: Array, outside: str) -> Array:
-        """Return the statistics of each record that are summed and released.
+        """Return the statistics (rows, size) of each of the ``records`` that are summed and released.
 
-        By default those of the clipped record, or of the record where it lies inside the bounds and zeros elsewhere.
-
-        Parameters
-        ----------
-        records : ndarray, shape (rows, 1)
-            The records.
-        outside : {"clip", "redact"}
-            What becomes of records outside the bounds.
-
-        Returns
-        -------
-        ndarray, shape (rows, size)
-            Row i from record i alone.
+        By default those of the clipped record; where ``outside`` says to redact, those of the record inside the bounds
+        and zeros elsewhere. Row i must come from record i alone.
         """
         self.check_records(records)
         if self.bounded:
@@ -292,71 +225,25 @@ class Family(ABC):
     def sensitivity(self, outside: str = "clip", norm: int = 1) -> float:
         """Return the exact sensitivity of the released sums (replace-one neighbours, n public).
 
-        Parameters
-        ----------
-        outside : {"clip", "redact"}
-            What becomes of records outside the bounds of an unbounded family.
-        norm : {1, 2}
-            L1 for Laplace noise, L2 for Gaussian noise.
-
-        Returns
-        -------
-        float
-            The largest change when one record is replaced.
-
-        Examples
-        --------
-        >>> from dpbook.expfam import Exponential
-        >>> Exponential(1, 5).sensitivity("clip"), Exponential(1, 5).sensitivity("redact")
-        (4.0, 5.0)
-
-        Explained in :doc:`/book/reference/sensitivities`.
+        ``norm`` 1 is for Laplace noise, 2 for Gaussian noise; ``outside`` is ``"clip"`` or ``"redact"``. Explained in
+        :doc:`/book/reference/sensitivities`.
         """
         if norm not in (1, 2):
             raise ValueError(f"norm must be 1 or 2, got {norm!r}")
         return self.largest_change(one_of("outside", outside, OUTSIDE), norm)
 
     def largest_change(self, outside: str, norm: int) -> float:
-        """Return what :meth:`sensitivity` says; by default the norm of the ranges of all statistics.
-
-        Parameters
-        ----------
-        outside, norm
-            As in :meth:`sensitivity`, which checks them.
-
-        Returns
-        -------
-        float
-        """
+        """Return what :meth:`sensitivity` of ``outside`` and ``norm`` says; by default the norm of the ranges."""
         low, high = self.inside_range if outside == "clip" else self.released_range
         return exact.bounded_sum([low] * self.size, [high] * self.size, norm=norm)
 
     # What it may say: the law of the sums
 
     def moments(self, theta: ArrayLike, outside: str = "clip") -> tuple[Array, Array]:
-        """Return mean and covariance of one record's statistics given theta.
+        """Return mean and covariance of one record's statistics given ``theta`` and ``outside``.
 
-        Parameters
-        ----------
-        theta : array
-            The parameter, batched: (...) for one parameter, (..., p) for several.
-        outside : {"clip", "redact"}
-            What becomes of records outside the bounds of an unbounded family.
-
-        Returns
-        -------
-        tuple of ndarray
-            Bounded families: of the k sufficient statistics, (..., k) and (..., k, k). Unbounded ones: of the released
-            statistics followed by the sufficient ones, (..., 2k) and (..., 2k, 2k).
-
-        Examples
-        --------
-        >>> from dpbook.expfam import Exponential
-        >>> mean, covariance = Exponential(0, 2).moments(1.0)
-        >>> mean.round(3)
-        array([0.865, 1.   ])
-
-        Explained in :doc:`/book/exponential-families/unbounded-statistics`.
+        Bounded families: of the k sufficient statistics, (..., k) and (..., k, k). Unbounded ones: of the released
+        statistics followed by the sufficient ones, (..., 2k) and (..., 2k, 2k).
         """
         values = finite_array("theta", theta)
         if self.parameters > 1 and values.shape[-1:] != (self.parameters,):
@@ -364,154 +251,57 @@ class Family(ABC):
         return self.mean_and_covariance(values, one_of("outside", outside, OUTSIDE))
 
     def released_moments(self, theta: Array, outside: str) -> tuple[Array, Array]:
-        """Return mean and variance of each released statistic given theta; override it where that is faster.
+        """Return mean and variance of each released statistic given ``theta`` and ``outside``, both (..., size).
 
-        Parameters
-        ----------
-        theta, outside
-            As in :meth:`mean_and_covariance`.
-
-        Returns
-        -------
-        tuple of ndarray
-            Both (..., size).
+        Override it where that is faster than by way of :meth:`mean_and_covariance`.
         """
         mean, cov = self.mean_and_covariance(theta, outside)
         k = self.size
         return mean[..., :k], np.maximum(np.diagonal(cov, axis1=-2, axis2=-1)[..., :k], 0.0)
 
     def law_of_sums(self, theta: Array, n: Array, outside: str) -> SumsLaw:
-        """Return the law of released and sufficient sums given theta, by default normal with these moments.
+        """Return the law of released and sufficient sums of ``n`` records given ``theta`` and ``outside``.
 
-        Parameters
-        ----------
-        theta, outside
-            As in :meth:`mean_and_covariance`.
-        n : ndarray
-            Numbers of records.
-
-        Returns
-        -------
-        object
-            With ``log_density(noisy, noise)``, the log density of noisy sums given the noise variances;
-            ``draw(noisy, noise, rng)``, draws of released and sufficient sums given both; and
-            ``switched(accepted, other)``, the other law where it was accepted and this one elsewhere.
+        By default it is normal with these moments. A law has ``log_density(noisy, noise)``, the log density of noisy
+        sums given the noise variances; ``draw(noisy, noise, rng)``, draws of released and sufficient sums given both;
+        and ``switched(accepted, other)``, the other law where it was accepted and this one elsewhere.
         """
         return NormalSums(self, *self.mean_and_covariance(theta, outside), n)
 
     def simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array | None:
-        """Draw the sufficient sums of n made-up records exactly: with it Gibbs leaps, without it a wide noise slows it.
+        """Return the sufficient sums of ``n`` records made up from ``theta`` by ``rng``, exactly; None where it cannot.
 
-        Parameters
-        ----------
-        theta : ndarray
-            The parameter, batched.
-        n : ndarray
-            Numbers of records, as floats.
-        rng : numpy.random.Generator
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray or None
-            (..., size), or None where a family cannot.
+        With it Gibbs leaps, without it wide noise slows it.
         """
         return None
 
     def nearest_valid(self, sums: Array, n: Array) -> Array:
-        """Move sums of sufficient statistics to the nearest ones that n records could have.
-
-        Parameters
-        ----------
-        sums : ndarray, shape (..., size)
-            The sums.
-        n : ndarray
-            Numbers of records.
-
-        Returns
-        -------
-        ndarray, shape (..., size)
-        """
+        """Return the sums of sufficient statistics nearest to ``sums`` that ``n`` records could have."""
         return _within(sums, n, self.statistic_range)
 
     def nearest_released(self, sums: Array, n: Array) -> Array:
-        """Move released sums to the nearest ones that n records could have.
-
-        Parameters
-        ----------
-        sums, n
-            As in :meth:`nearest_valid`.
-
-        Returns
-        -------
-        ndarray, shape (..., size)
-        """
+        """Return the released sums nearest to ``sums`` that ``n`` records could have."""
         return _within(sums, n, self.released_range)
 
     # What it may say: the posterior
 
     def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
-        """Return the methods of :func:`infer` that a family has, the default first.
-
-        Parameters
-        ----------
-        mechanism : str, default "laplace"
-            How the release was made.
-
-        Returns
-        -------
-        tuple of str
-        """
+        """Return the methods of :func:`infer` for releases by ``mechanism``, the default first."""
         return ("collapsed", "gibbs", "naive") if self.parameters == 1 else ("gibbs", "naive")
 
     def natural(self, theta: Array) -> tuple[Array, Array]:
-        """Return η and A of a one-parameter family, whose log likelihood of n records with sum s is η s - n A.
-
-        Parameters
-        ----------
-        theta : ndarray
-            Values of the parameter.
-
-        Returns
-        -------
-        tuple of ndarray
-            η and A, of theta's shape.
-        """
+        """Return η and A of a one-parameter family at ``theta``: n records with sum s have log likelihood η s - n A."""
         raise TypeError(f"{type(self).__name__} has no one-dimensional likelihood")
 
     def updated(self, prior: Any, total: float, n: int) -> Any:
-        """Return the posterior after n exact records of a one-parameter family, as a prior.
+        """Return the ``prior`` after ``n`` exact records of a one-parameter family whose statistics sum to ``total``.
 
-        Parameters
-        ----------
-        prior : object
-            Before the records.
-        total : float
-            The sum of the statistic.
-        n : int
-            How many records.
-
-        Returns
-        -------
-        object or None
-            Of ``prior_type``; None, the default, where that is not told, and then there is no naive density.
+        None, the default, where that is not told: then there is no naive density.
         """
         return None
 
     def exact_density(self, release: Release, prior: Any) -> BetaMixture | GridDensity:
-        """Return the posterior density without any approximation, for families whose methods include ``"exact"``.
-
-        Parameters
-        ----------
-        release : Release
-            Of this family.
-        prior : object
-            Of ``prior_type``.
-
-        Returns
-        -------
-        BetaMixture or GridDensity
-        """
+        """Return the posterior density given ``release`` and ``prior`` exactly, where methods has ``"exact"``."""
         raise TypeError(f"{type(self).__name__} has no exact posterior")
 
     # What it may say: previews
@@ -522,18 +312,7 @@ class Family(ABC):
         return np.eye(self.parameters)
 
     def prior_information(self, prior: Any) -> Array:
-        """Return the prior's precision along the free directions, by default the inverse of its ``variance``.
-
-        Parameters
-        ----------
-        prior : object
-            Of ``prior_type``.
-
-        Returns
-        -------
-        ndarray
-            A square matrix with a row for each free direction.
-        """
+        """Return the precision matrix of the ``prior`` in the free directions; default: 1 / its ``variance``."""
         return np.asarray(np.linalg.inv(np.atleast_2d(prior.variance)))
 
 

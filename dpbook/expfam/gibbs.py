@@ -25,14 +25,8 @@ _CANDIDATES = 10  # of each kind, for the start of a chain
 class GibbsState(NamedTuple):
     """Chains of the sampler; every array begins with the axes (chain, release).
 
-    Attributes
-    ----------
-    theta : ndarray
-        The parameter.
-    released : ndarray
-        The latent exact value of the released sums, (..., k).
-    noise_variance : ndarray
-        The variance of the noise on each sum, (..., k).
+    ``theta`` is the parameter, ``released`` (..., k) the latent exact value of the released sums, ``noise_variance``
+    (..., k) the variance of the noise on each. Explained in :doc:`/book/exponential-families/noise-aware-inference`.
 
     Examples
     --------
@@ -40,8 +34,6 @@ class GibbsState(NamedTuple):
     >>> from dpbook.expfam import GibbsState
     >>> GibbsState(np.zeros((4, 1)), np.zeros((4, 1, 1)), np.ones((4, 1, 1))).theta.shape
     (4, 1)
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
 
     theta: Array
@@ -64,21 +56,17 @@ def gibbs_start(
 
     A chain that starts far out may take thousands of sweeps to come back, since where every record is clipped the
     release says nothing of theta. So each chain takes one of twenty candidates, by the likelihood of the release.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
 
     Parameters
     ----------
-    family : Family
-        The model.
-    prior : object
-        Its conjugate prior.
-    noisy : ndarray
-        The released sums, (release, k).
-    n, scale : ndarray
-        Number of records and noise scale, (release,).
+    family, prior : Family, object
+        The model and its conjugate prior.
+    noisy, n, scale : ndarray
+        The released sums, (release, k); number of records and noise scale, (release,).
     chains : int
-        How many chains a release.
+        How many chains per release.
     rng : numpy.random.Generator
-        The source of randomness.
     outside : {"clip", "redact"}
         What the release did to records outside the bounds.
 
@@ -91,12 +79,11 @@ def gibbs_start(
     --------
     >>> import numpy as np
     >>> from dpbook.expfam import Beta, Binomial, gibbs_start
-    >>> one = np.array([50.0]), np.array([100.0]), np.array([10.0])
-    >>> start = gibbs_start(Binomial(), Beta(1, 1), one[0][None], one[1], one[2], 4, np.random.default_rng(0))
+    >>> rng = np.random.default_rng(0)
+    >>> noisy, n, scale = np.array([[50.0]]), np.array([100.0]), np.array([10.0])
+    >>> start = gibbs_start(Binomial(), Beta(1, 1), noisy, n, scale, 4, rng)
     >>> start.released.shape
     (4, 1, 1)
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     batch = (_CANDIDATES, chains, len(noisy))
     spread, size = scale[:, None], np.asarray(n, dtype=float)[:, None]
@@ -127,12 +114,12 @@ def gibbs_step(
 ) -> Callable[[np.random.Generator, GibbsState], tuple[GibbsState, None]]:
     """Return the sweep of the sampler: latent sums given theta, theta given them, noise variances given the residuals.
 
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
+
     Parameters
     ----------
-    family, prior, noisy, n, scale
+    family, prior, noisy, n, scale, outside
         As in :func:`gibbs_start`.
-    outside : {"clip", "redact"}
-        What the release did to records outside the bounds.
     laplace : bool
         Whether the noise is Laplace, a mixture of normals; otherwise it is normal with sd ``scale``.
     leap : bool, default False
@@ -149,13 +136,12 @@ def gibbs_step(
     >>> import numpy as np
     >>> from dpbook.expfam import Beta, Binomial, gibbs_start, gibbs_step
     >>> rng = np.random.default_rng(0)
-    >>> problem = (Binomial(), Beta(1, 1), np.array([[50.0]]), np.array([100.0]), np.array([10.0]))
+    >>> noisy, n, scale = np.array([[50.0]]), np.array([100.0]), np.array([10.0])
+    >>> problem = (Binomial(), Beta(1, 1), noisy, n, scale)
     >>> step = gibbs_step(*problem, outside="clip", laplace=True)
     >>> state, info = step(rng, gibbs_start(*problem, 4, rng))
     >>> state.theta.shape
     (4, 1)
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     fixed = np.broadcast_to(scale[:, None] ** 2, noisy.shape)
 

@@ -16,6 +16,7 @@ from dpbook.expfam.families import family_of, require_family
 from dpbook.expfam.family import Family, posterior_of
 from dpbook.expfam.gibbs import gibbs_start, gibbs_step
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, density_of, times_likelihood
+from dpbook.expfam.shape_inference import MODELS, infer_shapes
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.posterior import Posterior, warn_if_unconverged
 from dpbook.release import Release
@@ -40,10 +41,11 @@ _OPTIONS: dict[str, dict[str, Option]] = {
 def methods_of(family: Family) -> tuple[str, ...]:
     """Return the methods of :func:`infer` that a family has, the default first.
 
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
+
     Parameters
     ----------
     family : Family
-        The model.
 
     Returns
     -------
@@ -55,8 +57,6 @@ def methods_of(family: Family) -> tuple[str, ...]:
     >>> from dpbook.expfam import Exponential, methods_of
     >>> methods_of(Exponential(0, 10))
     ('collapsed', 'gibbs', 'naive')
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     require_family(family)
     return family.methods()
@@ -76,17 +76,14 @@ def posterior_density(
     ``π = (1-t) + (2t-1) theta`` is the chance of a "yes" report and t that of a true answer. The collapsed posterior
     takes the released sum as normal given theta, and integrates it out: ``prior(theta)`` times the density of a normal
     plus the noise at z. The naive posterior takes the noisy value, moved to the nearest possible one, for the truth.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
 
     Parameters
     ----------
-    release : Release
-        From :func:`release` or :func:`release_randomized_response`.
-    prior : object
-        The family's conjugate prior.
+    release, prior, family
+        As in :func:`infer`, one release.
     method : {"exact", "collapsed", "naive"}, optional
         Default: the family's own.
-    family : Family, optional
-        Needed for a custom family, which cannot travel in a release.
 
     Returns
     -------
@@ -100,8 +97,6 @@ def posterior_density(
     >>> noisy = expfam.release([1] * 3 + [0] * 7, expfam.Binomial(), epsilon=0.5, rng=np.random.default_rng(1))
     >>> [round(expfam.posterior_density(noisy, expfam.Beta(1, 1), method=m).sd, 3) for m in ("exact", "naive")]
     [0.211, 0.131]
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     model, chosen = _check([release], prior, method, family)
     if model.parameters != 1 or chosen == "gibbs":
@@ -123,7 +118,7 @@ def _density(release: Release, prior: Any, family: Family, method: str) -> BetaM
 @overload
 def infer(
     release: Release,
-    prior: Any,
+    prior: Any = None,
     *,
     method: str | None = None,
     draws: int = 4000,
@@ -135,7 +130,7 @@ def infer(
 @overload
 def infer(
     release: Sequence[Release],
-    prior: Any,
+    prior: Any = None,
     *,
     method: str | None = None,
     draws: int = 4000,
@@ -146,7 +141,7 @@ def infer(
 ) -> list[Posterior]: ...
 def infer(
     release: Release | Sequence[Release],
-    prior: Any,
+    prior: Any = None,
     *,
     method: str | None = None,
     draws: int = 4000,
@@ -158,13 +153,14 @@ def infer(
     """Return the posterior of ``theta`` given a release, or a list of posteriors for a sequence of releases.
 
     Post-processing: it reads nothing but the release, so it costs no privacy. A sequence of releases is one batch.
+    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
 
     Parameters
     ----------
     release : Release or sequence of Release
-        From :func:`release` or :func:`release_randomized_response`; a sequence is of one family.
+        From a release function of this package; a sequence is of one family.
     prior : Beta, Dirichlet, Gamma, NormalInverseGamma, or a custom family's prior
-        The conjugate prior of theta.
+        The conjugate prior of theta. For a mean or a histogram, which need none, the Dirichlet prior of the cells.
     method : {"exact", "collapsed", "gibbs", "naive"}, optional
         Default: exact for the binomial, collapsed for other one-parameter families, Gibbs otherwise
         (:func:`methods_of`).
@@ -173,7 +169,6 @@ def infer(
     chains : int, optional
         How many chains they are arranged in: by default 4 where draws are independent, 20 for Gibbs.
     rng : numpy.random.Generator, optional
-        The source of randomness.
     family : Family, optional
         Needed for a custom family, which cannot travel in a release.
     progress : bool, default False
@@ -182,7 +177,7 @@ def infer(
     Returns
     -------
     Posterior or list of Posterior
-        With draws of ``theta``.
+        With draws of ``theta``; a :class:`MeanPosterior` or :class:`HistogramPosterior` where no family is named.
 
     Examples
     --------
@@ -193,8 +188,6 @@ def infer(
     >>> posterior = expfam.infer(noisy, expfam.Beta(1, 1), rng=rng)
     >>> bool(abs(posterior.mean("theta") - 0.3) < 0.02)
     True
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)
@@ -206,6 +199,10 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
+    if isinstance(batch[0], Release) and batch[0].model in MODELS:
+        method_options("exact", given, _OPTIONS)
+        found = _shapes(batch, prior, method, draws, chains or 4, rng)
+        return found[0] if isinstance(release, Release) else found
     model, chosen = _check(batch, prior, method, family)
     method_options(chosen, given, _OPTIONS)
     if chosen == "gibbs":
@@ -216,6 +213,22 @@ def infer(
         shape = (count, -(-draws // count))
         found = [_independent(one, prior, model, chosen, shape, rng) for one in batch]
     return found[0] if isinstance(release, Release) else found
+
+
+def _shapes(
+    releases: Sequence[Any],
+    prior: Any,
+    method: str | None,
+    draws: int,
+    chains: int,
+    rng: np.random.Generator,
+) -> list[Posterior]:
+    """Return posteriors of means or histograms, of which there is one method."""
+    if method is not None:
+        raise ValueError(f"method must not be given for a {releases[0].model}, which has one; got {method!r}")
+    if not all(isinstance(each, Release) for each in releases):
+        raise TypeError("release must be a sequence of Release")
+    return infer_shapes(releases, prior, draws, chains, rng)
 
 
 def _gibbs(

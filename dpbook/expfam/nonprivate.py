@@ -27,15 +27,13 @@ def infer_nonprivate(
 ) -> Posterior:
     """Return the posterior from the data themselves: **not private**, for comparison only.
 
+    Explained in :doc:`/book/exponential-families/naive-posterior`.
+
     Parameters
     ----------
-    data : array, Series, table of one column, iterator of chunks, or Dask collection
-        The records; none are clipped or redacted.
-    family : Family
-        The model.
-    prior : object
-        Its conjugate prior.
-    draws, chains, rng
+    data, family
+        As in :func:`release`; no record is clipped or redacted.
+    prior, draws, chains, rng
         As in :func:`infer`.
 
     Returns
@@ -52,8 +50,6 @@ def infer_nonprivate(
     ... )
     >>> round(posterior.mean("theta"), 1)
     np.float64(0.6)
-
-    Explained in :doc:`/book/exponential-families/naive-posterior`.
     """
     require_family(family)
     family.check_prior(prior)

@@ -28,7 +28,7 @@ _LOG_RANGE = 700.0
 
 @dataclass(frozen=True, eq=False)
 class BetaMixture:
-    """A finite mixture of Beta distributions.
+    """A finite mixture of Beta distributions. Explained in :doc:`/book/background/after-a-release`.
 
     Parameters
     ----------
@@ -46,8 +46,6 @@ class BetaMixture:
     (array([1.5]), 0.9)
     >>> BetaMixture([1, 1], [1, 30], [30, 1]).draw(3, np.random.default_rng(0)).round(2)
     array([0.95, 0.02, 0.19])
-
-    Explained in :doc:`/book/background/after-a-release`.
     """
 
     weights: ArrayLike
@@ -103,18 +101,7 @@ class BetaMixture:
         return float(np.sqrt(weights @ (within + (centre - self.mean) ** 2)))
 
     def pdf(self, theta: ArrayLike) -> Array:
-        """Return the density at ``theta``.
-
-        Parameters
-        ----------
-        theta : array
-            Points in [0, 1].
-
-        Returns
-        -------
-        ndarray
-            The density, of theta's shape.
-        """
+        """Return the density at ``theta``, points in [0, 1]."""
         weights, alpha, beta = self._parts()
         points = np.asarray(theta, dtype=float)
         inside = np.clip(points, 0.0, 1.0).ravel()
@@ -127,18 +114,7 @@ class BetaMixture:
         return np.where((points < 0) | (points > 1), 0.0, np.reshape(heights, points.shape))
 
     def cdf(self, theta: ArrayLike) -> Array:
-        """Return the probability of at most ``theta``.
-
-        Parameters
-        ----------
-        theta : array
-            Points in [0, 1].
-
-        Returns
-        -------
-        ndarray
-            The cumulative probability, of theta's shape.
-        """
+        """Return the probability of at most ``theta``, points in [0, 1]."""
         weights, alpha, beta = self._parts()
         points = np.clip(np.asarray(theta, dtype=float), 0.0, 1.0)
         below = np.concatenate([[0.0], np.cumsum(weights)])  # components that lie below the point altogether
@@ -150,18 +126,7 @@ class BetaMixture:
         return np.minimum(np.reshape(shares, points.shape), 1.0)
 
     def quantile(self, q: float) -> float:
-        """Return the point below which a share ``q`` of the probability lies.
-
-        Parameters
-        ----------
-        q : float
-            In [0, 1].
-
-        Returns
-        -------
-        float
-            The quantile.
-        """
+        """Return the point below which a share ``q`` of the probability lies."""
         _share("q", q)
         low, high = (
             -708.0,
@@ -182,20 +147,7 @@ class BetaMixture:
         return float(special.expit(logit))
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> Array:
-        """Return independent draws.
-
-        Parameters
-        ----------
-        count : int
-            How many.
-        rng : numpy.random.Generator, optional
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray
-            The draws.
-        """
+        """Return ``count`` independent draws by ``rng``."""
         count, rng = integer("count", count, least=1), analyst_generator(rng)
         weights, alpha, beta = self._parts()
         component = rng.choice(weights.size, size=count, p=weights)
@@ -206,7 +158,8 @@ class GridDensity:
     """A one-dimensional density on a bounded interval, normalised on a grid that is refined where it has mass.
 
     Moments and ``pdf`` are accurate to about 1e-7 for smooth densities; ``cdf``, ``quantile`` and ``draw`` interpolate
-    linearly between some two thousand points, to about 1e-5 in probability.
+    linearly between some two thousand points, to about 1e-5 in probability. Explained in
+    :doc:`/book/exponential-families/noise-aware-inference`.
 
     Parameters
     ----------
@@ -227,8 +180,6 @@ class GridDensity:
     >>> flat = GridDensity(np.zeros_like, (0.0, 2.0))
     >>> flat.pdf([1.0, 3.0]).round(6), flat.cdf([0.5]).round(6), flat.draw(2, np.random.default_rng(0)).round(2)
     (array([0.5, 0. ]), array([0.25]), array([1.27, 0.54]))
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
 
     def __init__(
@@ -265,68 +216,22 @@ class GridDensity:
         return float(np.sqrt(np.sum(self._mass[held] * (self._values[held] - self.mean) ** 2)))
 
     def pdf(self, theta: ArrayLike) -> Array:
-        """Return the density at ``theta``, 0 outside the support.
-
-        Parameters
-        ----------
-        theta : array
-            Points.
-
-        Returns
-        -------
-        ndarray
-            The density, of theta's shape.
-        """
+        """Return the density at the points ``theta``, 0 outside the support."""
         points = np.asarray(theta, dtype=float)
         inside = (points >= self._support[0]) & (points <= self._support[1])
         height = np.exp(self._log_density(np.where(inside, points, self._values[0, 0])) - self._log_total)
         return np.where(inside, height, 0.0)
 
     def cdf(self, theta: ArrayLike) -> Array:
-        """Return the probability of at most ``theta``.
-
-        Parameters
-        ----------
-        theta : array
-            Points.
-
-        Returns
-        -------
-        ndarray
-            The cumulative probability, of theta's shape.
-        """
+        """Return the probability of at most each of the points ``theta``."""
         return np.asarray(np.interp(self._to_grid(np.asarray(theta, dtype=float)), self._grid, self._cdf))
 
     def quantile(self, q: float) -> float:
-        """Return the point below which a share ``q`` of the probability lies.
-
-        Parameters
-        ----------
-        q : float
-            In [0, 1].
-
-        Returns
-        -------
-        float
-            The quantile.
-        """
+        """Return the point below which a share ``q`` of the probability lies."""
         return float(self._from_grid(np.interp(_share("q", q), self._cdf, self._grid)))
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> Array:
-        """Return independent draws, by the inverse of the piecewise linear cdf.
-
-        Parameters
-        ----------
-        count : int
-            How many.
-        rng : numpy.random.Generator, optional
-            The source of randomness.
-
-        Returns
-        -------
-        ndarray
-            The draws.
-        """
+        """Return ``count`` independent draws by ``rng``, through the inverse of the piecewise linear cdf."""
         count, rng = integer("count", count, least=1), analyst_generator(rng)
         return self._from_grid(np.interp(rng.random(count), self._cdf, self._grid))
 
@@ -342,7 +247,8 @@ class GridDensity:
 class HalfLineDensity(GridDensity):
     """A density on the positive half-line, normalised on a grid of u with theta = exp(sinh(u)).
 
-    The grid is fine where the parameter is of order one and reaches to the ends of double precision.
+    The grid is fine where the parameter is of order one and reaches to the ends of double precision. Explained in
+    :doc:`/book/exponential-families/noise-aware-inference`.
 
     Parameters
     ----------
@@ -358,8 +264,6 @@ class HalfLineDensity(GridDensity):
     >>> density = HalfLineDensity(lambda t: 3 * np.log(t) - 2 * t)  # Gamma(4, 2)
     >>> round(density.mean, 6), round(density.sd, 6), density.pdf([-1.0, 1.5]).round(4)
     (2.0, 1.0, array([0.    , 0.4481]))
-
-    Explained in :doc:`/book/exponential-families/noise-aware-inference`.
     """
 
     def __init__(self, log_density: Callable[[Array], Array], points: int = 400) -> None:

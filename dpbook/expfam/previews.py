@@ -36,7 +36,8 @@ def preview(
     """Say, before anything is spent, how noisy a release would be and how much it would teach.
 
     Normal approximations (the delta method): good to a few per cent where the posterior is narrow and far from the
-    edges of the parameter's range; :func:`infer` makes none of them.
+    edges of the parameter's range; :func:`infer` makes none of them. Explained in
+    :doc:`/book/background/choosing-epsilon`.
 
     Parameters
     ----------
@@ -64,11 +65,6 @@ def preview(
     >>> look = expfam.preview(expfam.Binomial(), n=6366, epsilon=0.1, theta=0.3)
     >>> round(look.noise_sd, 4), round(look.sampling_sd, 4), round(look.break_even_n)
     (0.0022, 0.0057, 952)
-    >>> look = expfam.preview(expfam.Exponential(0, 2), n=500, epsilon=0.5, theta=1.5)
-    >>> round(look.posterior_sd, 3), round(look.nonprivate_sd, 3)
-    (0.077, 0.067)
-
-    Explained in :doc:`/book/background/choosing-epsilon`.
     """
     require_family(family)
     n = integer("n", n, least=1)

@@ -99,7 +99,8 @@ def release(
     Statistics are rounded to a public grid before they are summed. Where the bounds are narrow and far from zero
     (further than 1024 times their width), the end nearest to zero is subtracted from each clipped statistic before, and
     n times it added to the noisy sum: both are public, so that is post-processing, and the grid follows the width.
-    Otherwise, and for redacted records, nothing is subtracted.
+    Otherwise, and for redacted records, nothing is subtracted. Explained in
+    :doc:`/book/exponential-families/unbounded-statistics`.
 
     Parameters
     ----------
@@ -107,14 +108,12 @@ def release(
         The records.
     family : Family
         The model, with its public bounds.
-    epsilon : float
-        The privacy loss.
+    epsilon, delta : float
+        The privacy loss; delta is 0 for Laplace noise and greater than 0 for Gaussian noise.
     outside : {"clip", "redact"}
         What becomes of records outside the bounds of an unbounded family: moved to the nearest bound, or left out.
     mechanism : {"laplace", "gaussian"}
         The noise.
-    delta : float, default 0.0
-        0 for Laplace noise, greater than 0 for Gaussian noise.
     bounds_from : PrivateBounds, optional
         What :func:`private_bounds` returned, where the family's bounds are those: the release then says so, and what
         they cost. Their price is not part of epsilon.
@@ -135,8 +134,6 @@ def release(
     >>> noisy = expfam.release([1, 0, 0, 1], expfam.Binomial(), epsilon=1.0, rng=np.random.default_rng(0))
     >>> noisy["sum"].round(2), noisy.scale["sum"]
     (array([2.32]), 1.0)
-
-    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
     require_family(family)
     one_of("outside", outside, OUTSIDE)
@@ -184,18 +181,15 @@ def release_randomized_response(
     """Release how many of the randomised responses to a yes-or-no question are "yes".
 
     epsilon-DP for replace-one neighbours, n public, and locally: every answer is flipped with odds 1 : e^epsilon before
-    it is counted, so the collector never holds a true one. The count of reports is all that inference needs.
+    it is counted, so the collector never holds a true one. The count of reports is all that inference needs. Explained
+    in :doc:`/book/background/after-a-release`.
 
     Parameters
     ----------
-    data : array, Series, table of one column, iterator of chunks, or Dask collection
-        The true answers, 0 or 1.
+    data, rng, budget
+        As in :func:`release`; the true answers, 0 or 1.
     epsilon : float
         The privacy loss of each answer.
-    rng : numpy.random.Generator, optional
-        Seeded teaching noise; None, the default, makes a real release.
-    budget : PrivacyBudget, optional
-        Charged before any answer is flipped.
 
     Returns
     -------
@@ -209,8 +203,6 @@ def release_randomized_response(
     >>> answers = [1] * 30 + [0] * 70
     >>> expfam.release_randomized_response(answers, epsilon=1.0, rng=np.random.default_rng(0))["reports"]
     array([46])
-
-    Explained in :doc:`/book/background/after-a-release`.
     """
     epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
     noise.require_flips(2, epsilon, rng)
@@ -253,16 +245,14 @@ def release_posterior_samples(
     of theta matter, so the natural parameter is measured from the middle of its range: Δ is half that range times the
     range of the statistic (for yes-or-no records on [a, 1-a], log((1-a)/a)). Each of ``count`` draws spends
     epsilon / count, at the temperature T = max(1, 2Δ count / epsilon): a posterior sample itself is 2Δ-DP, and no
-    budget is used to sharpen it.
+    budget is used to sharpen it. Explained in :doc:`/book/exponential-families/information-bottleneck`.
 
     Parameters
     ----------
-    data : array, Series, table of one column, iterator of chunks, or Dask collection
-        The records; clipped to the family's bounds.
-    family : Family
-        A one-parameter family.
-    prior : object
-        Its conjugate prior.
+    data, rng, budget
+        As in :func:`release`; records are clipped to the family's bounds.
+    family, prior : Family, object
+        A one-parameter family and its conjugate prior.
     epsilon : float
         The privacy loss of all draws together.
     support : (low, high)
@@ -271,10 +261,6 @@ def release_posterior_samples(
         How many draws.
     grid : int, default 2001
         How many points the public grid over the support has.
-    rng : numpy.random.Generator, optional
-        Seeded teaching noise; None, the default, makes a real release.
-    budget : PrivacyBudget, optional
-        Charged before anything is drawn.
 
     Returns
     -------
@@ -291,8 +277,6 @@ def release_posterior_samples(
     ... )
     >>> round(draw.scale["theta"], 3)
     4.394
-
-    Explained in :doc:`/book/exponential-families/information-bottleneck`.
     """
     require_family(family)
     if family.parameters != 1:
@@ -340,7 +324,8 @@ def private_bounds(
     """Release bounds that hold about the middle ``coverage`` of the records, for use as a family's bounds.
 
     epsilon-DP for replace-one neighbours, n public: two private quantiles at epsilon / 2 each. The bounds are then
-    random and depend on the data; inference that takes them as fixed is off by what they reveal.
+    random and depend on the data; inference that takes them as fixed is off by what they reveal. Explained in
+    :doc:`/book/exponential-families/unbounded-statistics`.
 
     Parameters
     ----------
@@ -352,10 +337,8 @@ def private_bounds(
         The privacy loss of both bounds together.
     coverage : float, default 0.95
         The share of records to hold.
-    rng : numpy.random.Generator, optional
-        Seeded teaching noise; None, the default, makes a real release.
-    budget : PrivacyBudget, optional
-        Charged before the noise is drawn.
+    rng, budget
+        As in :func:`release`.
 
     Returns
     -------
@@ -370,8 +353,6 @@ def private_bounds(
     >>> low, high = expfam.private_bounds(x, public_range=(0, 50), epsilon=1.0, rng=np.random.default_rng(2))
     >>> 0 <= low < 0.1 and 2 < high < 8
     True
-
-    Explained in :doc:`/book/exponential-families/unbounded-statistics`.
     """
     tail = (1 - fraction("coverage", coverage)) / 2
     epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)

@@ -38,29 +38,20 @@ Learn: TypeAlias = Callable[[Release], MarkovRandomField]
 class Analysis:
     """Estimates with standard errors that know of sampling and of noise, and Student intervals.
 
-    Attributes
-    ----------
-    mean, sd : ndarray
-        The estimates and their standard errors.
-    freedom : ndarray
-        The degrees of freedom of each interval: few where the standard error is itself rough.
-    labels : tuple of str
-        What the estimates are called.
+    ``mean`` and ``sd`` are the estimates and their standard errors, ``freedom`` the degrees of freedom of each
+    interval, few where the standard error is itself rough, ``labels`` what they are called. Explained in
+    :doc:`/book/graphical-models/synthetic-people`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from dpbook import graphical
     >>> found = graphical.combine(np.array([[1.0], [2.0], [3.0]]), np.full((3, 1), 0.1), labels=["slope"])
-    >>> found.mean, found.sd.round(2), found.interval(0.9).round(1)
-    (array([2.]), array([1.11]), array([[-1.6,  5.6]]))
-    >>> found.quantile(0.95).round(1)
-    array([5.6])
+    >>> found.mean, found.sd.round(2), found.interval(0.9).round(1), found.quantile(0.95).round(1)
+    (array([2.]), array([1.11]), array([[-1.6,  5.6]]), array([5.6]))
     >>> found.summary(0.9).round(1)
            mean   sd   5%  95%  freedom
     slope   2.0  1.1 -1.6  5.6      1.7
-
-    Explained in :doc:`/book/graphical-models/synthetic-people`.
     """
 
     mean: Array
@@ -69,49 +60,16 @@ class Analysis:
     labels: tuple[str, ...]
 
     def quantile(self, q: float) -> Array:
-        """Return a quantile of each estimate's Student law.
-
-        Parameters
-        ----------
-        q : float
-            In (0, 1).
-
-        Returns
-        -------
-        ndarray
-            One number an estimate.
-        """
+        """Return the quantile of each estimate's Student law at ``q``, in (0, 1)."""
         return np.asarray(self.mean + stats.t.ppf(fraction("q", q), self.freedom) * self.sd)
 
     def interval(self, level: float = 0.95) -> Array:
-        """Return central intervals.
-
-        Parameters
-        ----------
-        level : float, default 0.95
-            How often they are to hold the truth.
-
-        Returns
-        -------
-        ndarray, (estimate, 2)
-            Their ends.
-        """
+        """Return central intervals, (estimate, 2), which are to hold the truth with probability ``level``."""
         reach = stats.t.ppf((1 + fraction("level", level)) / 2, self.freedom) * self.sd
         return np.stack([self.mean - reach, self.mean + reach], axis=-1)
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return a table with a row for each estimate.
-
-        Parameters
-        ----------
-        level : float, default 0.95
-            Of the intervals.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``mean``, ``sd``, the ends of the interval, named by their probabilities, and degrees of ``freedom``.
-        """
+        """Return a table with a row for each estimate: mean, sd, ends of the ``level`` interval, degrees of freedom."""
         low, high = self.interval(level).T
         tails = [f"{100 * p:.10g}%" for p in ((1 - level) / 2, (1 + level) / 2)]
         columns = {"mean": self.mean, "sd": self.sd, tails[0]: low, tails[1]: high, "freedom": self.freedom}
@@ -144,11 +102,12 @@ def analyse(
     The intervals suppose that the cliques suffice, which no noise tells, and that records are independent. They take
     the bias for a constant, so that under strong noise 95 % intervals hold the truth a little too rarely: in chapter
     5's regression 89 % of the time at epsilon 0.3, 93 % at 3, where those of one synthetic file do 24 % and 72 %.
+    Explained in :doc:`/book/graphical-models/synthetic-people`.
 
     Parameters
     ----------
     release : Release
-        From :func:`dpbook.graphical.release`, of one row a record and without null records.
+        From :func:`dpbook.graphical.release`, of one row per record and without null records.
     field : MarkovRandomField
         What was learned from it.
     function : callable
@@ -166,12 +125,10 @@ def analyse(
     labels : sequence of str, optional
         What to call the estimates.
     rng : numpy.random.Generator, optional
-        The source of randomness; a fresh one by default.
 
     Returns
     -------
     Analysis
-        Estimates, standard errors, intervals.
 
     Examples
     --------
@@ -187,8 +144,6 @@ def analyse(
             mean    sd
     smokes  0.57  0.02
     coughs  0.58  0.02
-
-    Explained in :doc:`/book/graphical-models/synthetic-people`.
     """
     generator, many = analyst_generator(rng), integer("replicates", replicates, least=2)
     if not callable(function):
@@ -219,7 +174,8 @@ def replicate(
     """Repeat, from public things alone, everything that made a field: n records, their tables, noise, the fit.
 
     The parametric bootstrap of a private release: post-processing, which costs no privacy. The fields vary around the
-    released one as that one varies around the truth, if the graph is right.
+    released one as that one varies around the truth, if the graph is right. Explained in
+    :doc:`/book/graphical-models/synthetic-people`.
 
     Parameters
     ----------
@@ -231,7 +187,6 @@ def replicate(
     Returns
     -------
     list of MarkovRandomField
-        One a replicate.
 
     Examples
     --------
@@ -241,8 +196,6 @@ def replicate(
     >>> noisy = graphical.release(np.array([600, 400]), {"a": 2}, [("a",)], epsilon=0.1, rng=rng)
     >>> [each.marginal("a")[0].round(2).item() for each in graphical.replicate(noisy, graphical.fit(noisy), 4, rng=rng)]
     [0.59, 0.62, 0.65, 0.61]
-
-    Explained in :doc:`/book/graphical-models/synthetic-people`.
     """
     cliques = _cliques_of(release, field)
     refit, generator = _checked_learn(learn, field), analyst_generator(rng)
@@ -267,14 +220,13 @@ def combine(
     ``(1 + 1/m) b - u`` (Raghunathan, Reiter and Rubin 2003): right where each set is drawn from a field of its own
     that varies as much as the truth is uncertain, for the sampling and for the noise. It is set to u where the noise
     of the rule itself makes it negative. ``"partially synthetic"`` takes ``u + b/m`` (Reiter 2003): all sets come from
-    one field, which it trusts.
+    one field, which it trusts. Explained in :doc:`/book/graphical-models/synthetic-people`.
 
     Parameters
     ----------
     estimates, variances : array, (m, k)
         Of k numbers, from each set.
     rule : {"fully synthetic", "partially synthetic"}
-        Which variance.
     labels : sequence of str, optional
         What to call the k numbers.
 
@@ -290,8 +242,6 @@ def combine(
     >>> found = graphical.combine(np.array([[1.0], [2.0], [3.0]]), np.full((3, 1), 0.1))
     >>> found.mean, (found.sd**2).round(3)
     (array([2.]), array([1.233]))
-
-    Explained in :doc:`/book/graphical-models/synthetic-people`.
     """
     one_of("rule", rule, RULES)
     q, u = finite_array("estimates", estimates, ndim=2), finite_array("variances", variances, ndim=2)

@@ -30,23 +30,15 @@ __all__ = ["Expectation", "Passed", "expectation", "log_multiplicity", "nlbp", "
 class Expectation(NamedTuple):
     """The result of one E-step.
 
-    Attributes
-    ----------
-    means : ndarray
-        The inferred tables over n, laid end to end: marginals of the field at ``theta + multipliers / copies``.
-    multipliers : ndarray
-        The dual variables, each within 1/b, and within the reach.
-    gap : float
-        The duality gap, in nats: how far the tables are from the most plausible ones.
-    evaluations : int
-        How many times inference ran.
+    ``means`` are the inferred tables over n, laid end to end: marginals of the field at
+    ``theta + multipliers / copies``; ``multipliers`` the dual variables, each within 1/b, and within the reach; ``gap``
+    the duality gap, in nats: how far the tables are from the most plausible ones; ``evaluations`` how many times
+    inference ran. Explained in :doc:`/book/graphical-models/collective-graphical-models`.
 
     Examples
     --------
     >>> Expectation(np.array([0.5, 0.5]), np.zeros(2), 0.0, 1).gap
     0.0
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
 
     means: Array
@@ -67,7 +59,8 @@ def expectation(
     """Infer the true tables behind noisy ones, given potentials: the E-step, through its dual.
 
     The duality gap certifies the answer where inference is exact. With loopy inference it is a stopping rule, no more:
-    Bethe's approximation of the log partition function need not be convex.
+    Bethe's approximation of the log partition function need not be convex. Explained in
+    :doc:`/book/graphical-models/collective-graphical-models`.
 
     Parameters
     ----------
@@ -87,7 +80,6 @@ def expectation(
     Returns
     -------
     Expectation
-        Tables, multipliers and the gap that is left.
 
     Examples
     --------
@@ -96,8 +88,6 @@ def expectation(
     >>> noisy = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
     >>> (100 * expectation(noisy, np.zeros(2)).means).round(1)
     array([70., 30.])
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     theta, tolerance = _of_cells("theta", theta, tables), positive("tolerance", tolerance)
     start = None if start is None else _of_cells("start", start, tables)
@@ -158,12 +148,12 @@ class _Best:
 def objective(tables: NoisyTables, theta: Array, means: Array) -> float:
     """Return what an E-step maximises, ``θᵀn + H(n) − Σ |y − n| / b``, for cliques that are those of a junction tree.
 
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
+
     Parameters
     ----------
-    tables : NoisyTables
-        The noisy tables and the scales of their noise.
-    theta : ndarray
-        Log-potentials, laid end to end.
+    tables, theta
+        As in :func:`expectation`.
     means : ndarray
         Consistent tables of probabilities, laid end to end: n over the number of records.
 
@@ -179,8 +169,6 @@ def objective(tables: NoisyTables, theta: Array, means: Array) -> float:
     >>> noisy = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([50.0, 50.0])], [2.0], 100)
     >>> round(objective(noisy, np.zeros(2), np.array([0.5, 0.5])), 3)
     69.315
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     theta, means = _of_cells("theta", theta, tables), _of_cells("means", means, tables)
     misfit = float((np.abs(tables.counts - tables.n * means) / tables.scales).sum())
@@ -210,19 +198,13 @@ def _tree_sum(tables: NoisyTables, vector: Array, function: Callable[[Array], Ar
 class Passed(NamedTuple):
     """The result of non-linear belief propagation.
 
-    Attributes
-    ----------
-    means : ndarray
-        The inferred tables over n, laid end to end.
-    history : tuple of float
-        The objective after every iteration.
+    ``means`` are the inferred tables over n, laid end to end, ``history`` the objective after every iteration.
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
 
     Examples
     --------
     >>> Passed(np.array([0.5, 0.5]), (1.0, 2.0)).history[-1]
     2.0
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
 
     means: Array
@@ -248,14 +230,13 @@ def nlbp(
     """Run non-linear belief propagation, the source's E-step; for teaching, since :func:`expectation` is faster.
 
     Each iteration adds the slope of the noise's log density, sign(y − n)/b, to the potentials and runs belief
-    propagation. The slope jumps where n passes y, so that a fixed damping never settles.
+    propagation. The slope jumps where n passes y, so that a fixed damping never settles. Explained in
+    :doc:`/book/graphical-models/collective-graphical-models`.
 
     Parameters
     ----------
-    tables : NoisyTables
-        The noisy tables and the scales of their noise; cliques must be those of a junction tree.
-    theta : ndarray
-        Log-potentials, laid end to end.
+    tables, theta
+        As in :func:`expectation`; cliques must be those of a junction tree.
     rule : {"decreasing", "printed", "averaged"}
         The new tables' weight in the next ones: 2/(t + 3), or ``damping`` at every iteration, as printed. With
         ``"averaged"`` the slopes are averaged instead of the tables.
@@ -267,7 +248,6 @@ def nlbp(
     Returns
     -------
     Passed
-        The tables and the objective after every iteration.
 
     Examples
     --------
@@ -276,8 +256,6 @@ def nlbp(
     >>> noisy = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([90.0, 30.0])], [2.0], 100)
     >>> (100 * nlbp(noisy, np.zeros(2), iterations=1000).means).round(1)
     array([70., 30.])
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     damping = method_options(rule, options, RULES, name="rule").get("damping", 0.1)
     theta, iterations = _of_cells("theta", theta, tables), integer("iterations", iterations, least=1)
@@ -299,14 +277,15 @@ def nlbp(
 def log_multiplicity(domain: Any, cliques: Sequence[Any], tables: Sequence[Any]) -> tuple[float, float]:
     """Return the log of how many ordered data sets have given clique tables: exactly, and by Stirling's formula.
 
-    The second is n times the entropy of the field with these marginals (Proposition 4 of the source).
+    The second is n times the entropy of the field with these marginals (Proposition 4 of the source). Explained in
+    :doc:`/book/graphical-models/collective-graphical-models`.
 
     Parameters
     ----------
     domain, cliques
         As in :func:`dpbook.graphical.release`; the cliques must be those of a junction tree.
     tables : sequence of array
-        Whole counts, consistent with each other, one table a clique.
+        Whole counts, consistent with each other, one table per clique.
 
     Returns
     -------
@@ -320,8 +299,6 @@ def log_multiplicity(domain: Any, cliques: Sequence[Any], tables: Sequence[Any])
     >>> exact, stirling = log_multiplicity({"a": 2}, [("a",)], [np.array([3, 2])])
     >>> round(float(np.exp(exact))), round(float(np.exp(stirling)))
     (10, 29)
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)

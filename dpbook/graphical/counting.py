@@ -26,14 +26,9 @@ _MOST_RECORDS = 2**30 - 1  # times _WEIGHT stays below 2**63
 class CliqueTables(NamedTuple):
     """Exact tables of all cliques, in whole units; not private.
 
-    Attributes
-    ----------
-    tables : list of ndarray of int64
-        One table a clique (a group of tied cliques).
-    unit : float
-        What one unit of the tables is worth: 1 for counts, 2**-32 for weights.
-    n : int
-        The number of records: of rows or, where a column names the person, of persons.
+    ``tables`` holds one of int64 per clique (per group of tied cliques); one ``unit`` of them is worth 1 for counts and
+    2**-32 for weights; ``n`` is the number of records: of rows or, where a column names the person, of persons.
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
 
     Examples
     --------
@@ -41,8 +36,6 @@ class CliqueTables(NamedTuple):
     >>> from dpbook.graphical import clique_tables
     >>> clique_tables(np.array([[3, 0], [1, 2]]), {"a": 2, "b": 2}, [("a",)]).tables[0]
     array([3, 3])
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
 
     tables: list[NDArray[np.int64]]

@@ -34,14 +34,8 @@ _MOST_LABELS = 10**6  # of whole numbers that do not start at 0, each of which g
 class Domain:
     """The variables of a record and the states of each, known without the data.
 
-    Attributes
-    ----------
-    names : tuple of str
-        The variables, in order.
-    sizes : tuple of int
-        How many states each has, two or more.
-    labels : tuple
-        The labels of each variable's states, or None where states are the codes 0, 1, ….
+    ``names`` are the variables, in order; ``sizes`` how many states each has, two or more; ``labels`` what these are
+    called, or None where states are the codes 0, 1, …. Explained in :doc:`/book/graphical-models/log-linear-models`.
 
     Examples
     --------
@@ -50,19 +44,14 @@ class Domain:
     >>> domain = Domain.of({"age": 3, "work": ["no", "yes"]})
     >>> domain.sizes, domain.shape(("work", "age")), domain.size(("work", "age")), domain.indices(("work",))
     ((3, 2), (2, 3), 6, (1,))
-    >>> codes = domain.codes("work", ["yes", "no"])
-    >>> codes
-    array([1, 0])
-    >>> domain.frame(np.array([[2, 1]]))["work"][0]
-    'yes'
+    >>> domain.codes("work", ["yes", "no"]), domain.frame(np.array([[2, 1]]))["work"][0]
+    (array([1, 0]), 'yes')
     >>> Domain.of_settings(domain.settings) == domain
     True
     >>> from dpbook import Schema
     >>> from dpbook.schema import Category, Integer
     >>> Domain.of(Schema({"age": Integer(0, 2), "work": Category(["no", "yes"])})) == domain
     True
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
 
     names: tuple[str, ...]
@@ -84,16 +73,8 @@ class Domain:
     def of(cls, domain: Domain | Schema | Mapping[str, Any]) -> Domain:
         """Return the domain that a mapping or a schema describes; raise, naming the variable, where it describes none.
 
-        Parameters
-        ----------
-        domain : Domain, Schema, or mapping of str to int or sequence
-            Each variable's number of states, or its states' labels. A schema's categories, flags and integers are
-            variables; the records are then what its ``apply`` returns.
-
-        Returns
-        -------
-        Domain
-            Checked.
+        A mapping ``domain`` gives each variable's number of states, or its states' labels. A schema's categories, flags
+        and integers are variables; the records are then what its ``apply`` returns.
         """
         if isinstance(domain, Domain):
             return domain
@@ -112,18 +93,7 @@ class Domain:
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> Domain:
-        """Return the domain that a release carries in its settings.
-
-        Parameters
-        ----------
-        settings : mapping
-            What :attr:`settings` gave.
-
-        Returns
-        -------
-        Domain
-            The same domain.
-        """
+        """Return the domain that a release carries in its ``settings``, as :attr:`settings` gave it."""
         labels = tuple(None if each is None else tuple(each) for each in settings["labels"])
         return cls(tuple(settings["names"]), tuple(settings["sizes"]), labels)
 
@@ -133,68 +103,22 @@ class Domain:
         return {"names": self.names, "sizes": self.sizes, "labels": self.labels}
 
     def size(self, clique: Iterable[str]) -> int:
-        """Return how many cells the table of a clique has.
-
-        Parameters
-        ----------
-        clique : iterable of str
-            Names of variables.
-
-        Returns
-        -------
-        int
-            The product of their numbers of states.
-        """
+        """Return how many cells the table of a ``clique``, names of variables, has."""
         return math.prod(self.shape(clique))
 
     def shape(self, clique: Iterable[str]) -> tuple[int, ...]:
-        """Return the shape of the table of a clique.
-
-        Parameters
-        ----------
-        clique : iterable of str
-            Names of variables.
-
-        Returns
-        -------
-        tuple of int
-            Numbers of states, in the clique's order.
-        """
+        """Return the shape of the table of a ``clique``: numbers of states, in the clique's order."""
         return tuple(self.sizes[self.names.index(name)] for name in clique)
 
     def indices(self, clique: Iterable[str]) -> tuple[int, ...]:
-        """Return the positions of a clique's variables in the domain.
-
-        Parameters
-        ----------
-        clique : iterable of str
-            Names of variables.
-
-        Returns
-        -------
-        tuple of int
-            Positions, in the clique's order.
-        """
+        """Return the positions of the variables of a ``clique`` in the domain, in the clique's order."""
         return tuple(self.names.index(name) for name in clique)
 
     def codes(self, name: str, column: Any, *, argument: str = "data") -> NDArray[np.int64]:
-        """Return the states of one variable as codes; raise where a value is no state of it.
+        """Return the states of the variable ``name`` as codes; raise where a value in ``column`` is no state of it.
 
-        The error is not private: only the curator may see it.
-
-        Parameters
-        ----------
-        name : str
-            The variable.
-        column : array_like
-            Its values: labels where the domain has labels, else codes 0, 1, ….
-        argument : str, default "data"
-            What errors call the data.
-
-        Returns
-        -------
-        ndarray of int
-            Codes.
+        Values are labels where the domain has labels, else codes 0, 1, …. The error, which calls the data ``argument``,
+        is not private: only the curator may see it.
         """
         position = self.names.index(name)
         labels, size = self.labels[position], self.sizes[position]
@@ -219,18 +143,7 @@ class Domain:
         return values.astype(np.int64)
 
     def frame(self, codes: NDArray[np.int64]) -> pd.DataFrame:
-        """Return codes as a table of labels, or of codes where the domain has none.
-
-        Parameters
-        ----------
-        codes : ndarray of int, shape (rows, variables)
-            The states of all variables.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One column a variable.
-        """
+        """Return ``codes``, (rows, variables), as a table of labels, or of codes where the domain has none."""
         columns: dict[str, Any] = {}
         for position, (name, labels) in enumerate(zip(self.names, self.labels, strict=True)):
             column = codes[:, position]

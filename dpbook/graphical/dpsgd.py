@@ -62,14 +62,11 @@ def release_dpsgd(
     earlier outputs. A choice made from those outputs is post-processing. A choice that looks at the records again is
     not: where settings won by their exact likelihood, as in :func:`tune_dpsgd_nonprivate`, no multiple of epsilon is
     proved. (The source chooses in that way and counts one run; so does our comparison, and its numbers flatter this
-    method.)
+    method.) Explained in :doc:`/book/graphical-models/mobility`.
 
     Parameters
     ----------
-    data : DataFrame, pyarrow Table, iterator of such, Dask DataFrame, or array
-        As in :func:`dpbook.graphical.release`. A missing value and a state outside the domain raise; only the curator
-        may see that error.
-    domain, cliques
+    data, domain, cliques, counts, person, null, budget
         As in :func:`dpbook.graphical.release`; gradients of tied cliques are averaged, not added.
     epsilon : float
         The privacy loss of one run, all steps together.
@@ -78,15 +75,11 @@ def release_dpsgd(
         record chosen at random.
     training : Training, optional
         Rate, clipping norm, sampling, steps, and how they were found; by default ``Training()``.
-    counts, person, null
-        As in :func:`dpbook.graphical.release`.
     insecure : bool, default False
         Must be True for a real release (``rng=None``): batches and clipped sums are computed in floating point, for
         which there is no safe sampler. The release says ``float_safe=False`` in any case.
     rng : numpy.random.Generator, optional
         Seeded teaching noise; None, the default, means a real release.
-    budget : PrivacyBudget, optional
-        Charged before anything is drawn.
 
     Returns
     -------
@@ -107,8 +100,6 @@ def release_dpsgd(
     >>> graphical.field_of(release).marginal(("a", "b")).round(1)
     array([[0.3, 0.1],
            [0.1, 0.5]])
-
-    Explained in :doc:`/book/graphical-models/mobility`.
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)

@@ -31,6 +31,8 @@ _SWEEPS = 200  # of Gibbs sampling, where the graph is too entangled to be sampl
 class FitReport:
     """How a field was fitted, and whether the computation settled.
 
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+
     Attributes
     ----------
     method : str
@@ -60,8 +62,6 @@ class FitReport:
     >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": 2, "b": 2}, [("a", "b")])
     >>> model.report.method
     'non-private'
-
-    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
 
     method: str
@@ -78,6 +78,8 @@ class FitReport:
 
 class MarkovRandomField:
     """A log-linear model of discrete variables: p(x) proportional to the exponential of a sum of clique potentials.
+
+    Explained in :doc:`/book/graphical-models/log-linear-models`.
 
     Parameters
     ----------
@@ -103,10 +105,12 @@ class MarkovRandomField:
     >>> model.marginal(("a", "c"))
     array([[0.3125, 0.1875],
            [0.1875, 0.3125]])
-    >>> model.with_potentials([agree, 0 * agree]).marginal("c")
-    array([0.5, 0.5])
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
+    >>> other = model.with_potentials([agree, 0 * agree])
+    >>> other.marginal("c"), round(other.entropy(), 4), round(model.kl(other), 4)
+    (array([0.5, 0.5]), 1.9486, 0.1308)
+    >>> records = model.sample(2, np.random.default_rng(0))
+    >>> records.columns.tolist(), np.exp(model.log_prob(records)).shape
+    (['a', 'b', 'c'], (2,))
     """
 
     def __init__(
@@ -145,24 +149,9 @@ class MarkovRandomField:
         return float(self.beliefs.log_partition[0])
 
     def marginal(self, clique: str | Iterable[str]) -> Array:
-        """Return the marginal probabilities of any set of variables.
+        """Return the marginal probabilities of any set of variables, axes in the order of ``clique``.
 
-        Parameters
-        ----------
-        clique : str or tuple of str
-            The variables; exact inference takes any that fit in a junction tree, loopy inference those of a clique.
-
-        Returns
-        -------
-        ndarray
-            Probabilities that sum to 1, axes in the order of ``clique``.
-
-        Examples
-        --------
-        >>> from dpbook import graphical
-        >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": 2, "b": 2}, [("a", "b")], ridge=0)
-        >>> model.marginal("a").round(6)
-        array([0.4, 0.6])
+        Exact inference takes any variables that fit in a junction tree, loopy inference those of a clique.
         """
         names = self._variables(clique)
         wanted = self.domain.indices(names)
@@ -203,25 +192,9 @@ class MarkovRandomField:
         return [table[0] for table in tree.infer([*tables, *zeros]).marginals[len(own) :]]
 
     def log_prob(self, records: pd.DataFrame) -> Array:
-        """Return the log probability of each record.
+        """Return the log probability of each of the ``records``, with a column for each variable, in labels or codes.
 
-        Parameters
-        ----------
-        records : pandas.DataFrame
-            A column for each variable, in labels or codes as the domain has them.
-
-        Returns
-        -------
-        ndarray
-            One number a row; Bethe's approximation of the normalising constant where inference is loopy.
-
-        Examples
-        --------
-        >>> import numpy as np, pandas as pd
-        >>> from dpbook import graphical
-        >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": 2, "b": 2}, [("a", "b")], ridge=0)
-        >>> np.exp(model.log_prob(pd.DataFrame({"a": [0, 1], "b": [0, 1]}))).round(6)
-        array([0.3, 0.5])
+        Where inference is loopy the normalising constant is Bethe's approximation.
         """
         if not isinstance(records, pd.DataFrame):
             raise TypeError(f"records must be a DataFrame with the variables as columns, got {type(records).__name__}")
@@ -238,30 +211,10 @@ class MarkovRandomField:
         return total
 
     def sample(self, n: int, rng: np.random.Generator | None = None) -> pd.DataFrame:
-        """Draw synthetic records.
+        """Return ``n`` synthetic records by ``rng``, one column per variable, in labels or codes like the domain's.
 
-        Parameters
-        ----------
-        n : int
-            How many.
-        rng : numpy.random.Generator, optional
-            The source of randomness; a fresh one by default.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One column a variable, in labels or codes as the domain has them. The draws are independent and exact
-            where inference is exact, else those of n chains of Gibbs sampling after 200 sweeps.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook import graphical
-        >>> model = graphical.fit_nonprivate([[30, 10], [10, 50]], {"a": ["no", "yes"], "b": 2}, [("a", "b")])
-        >>> model.sample(2, np.random.default_rng(0))
-             a  b
-        0  yes  1
-        1   no  0
+        The draws are independent and exact where inference is exact, else those of n chains of Gibbs sampling after
+        200 sweeps.
         """
         count, generator = integer("n", n, least=0), analyst_generator(rng)
         if isinstance(self.engine, JunctionTree):
@@ -288,20 +241,7 @@ class MarkovRandomField:
         return codes
 
     def entropy(self) -> float:
-        """Return the entropy in nats: A(θ) less the mean of the potentials; Bethe's where inference is loopy.
-
-        Returns
-        -------
-        float
-            0 or more.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.graphical import MarkovRandomField
-        >>> round(MarkovRandomField({"a": 2, "b": 2}, [("a", "b")], [np.zeros((2, 2))]).entropy(), 4)
-        1.3863
-        """
+        """Return the entropy in nats: A(θ) less the mean of the potentials; Bethe's where inference is loopy."""
         return self.log_partition - self._mean_potential(self.beliefs.marginals)
 
     def _mean_potential(self, marginals: Sequence[Array]) -> float:
@@ -309,28 +249,10 @@ class MarkovRandomField:
         return float(sum((t * m.reshape(t.shape)).sum() for t, m in zip(expanded, marginals, strict=True)))
 
     def kl(self, other: MarkovRandomField) -> float:
-        """Return the Kullback–Leibler divergence of another field from this one, KL(self‖other), in nats.
+        """Return the Kullback–Leibler divergence of an ``other`` field of the same variables, KL(self‖other), in nats.
 
-        The graphs may differ: this field's marginals on the other's cliques come from one junction tree for both.
-
-        Parameters
-        ----------
-        other : MarkovRandomField
-            A field of the same variables.
-
-        Returns
-        -------
-        float
-            0 for equal laws. Exact where both inferences are exact.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dpbook.graphical import MarkovRandomField
-        >>> fair = MarkovRandomField({"a": 2}, [("a",)], [np.zeros(2)])
-        >>> biased = MarkovRandomField({"a": 2}, [("a",)], [np.log([0.2, 0.8])])
-        >>> round(fair.kl(biased), 4)
-        0.2231
+        The graphs may differ: this field's marginals on the other's cliques come from one junction tree for both. Exact
+        where both inferences are exact.
         """
         if not isinstance(other, MarkovRandomField):
             raise TypeError(f"other must be a MarkovRandomField, got {type(other).__name__}")
@@ -348,20 +270,7 @@ class MarkovRandomField:
         return max(value, 0.0) if exact else value
 
     def with_potentials(self, potentials: Sequence[ArrayLike], report: FitReport | None = None) -> MarkovRandomField:
-        """Return a field of the same graph with other potentials.
-
-        Parameters
-        ----------
-        potentials : sequence of array
-            One table a clique.
-        report : FitReport, optional
-            How they were found.
-
-        Returns
-        -------
-        MarkovRandomField
-            The graph's junction tree is shared, not built again.
-        """
+        """Return a field of the same graph, junction tree shared, with ``potentials`` found as ``report`` says."""
         twin = object.__new__(MarkovRandomField)
         twin.domain, twin.groups, twin.limit = self.domain, self.groups, self.limit
         twin.potentials = _checked_potentials(potentials, self.groups, self.domain)
@@ -399,7 +308,8 @@ def random_field(
 
     The source draws marginals at random and fits potentials to them. Tables drawn one by one are not the marginals of
     anything, and have no maximum-likelihood fit; so here potentials are drawn, each table of them the log of a uniform
-    Dirichlet draw, and the marginals are theirs, of which they are the maximum-likelihood fit.
+    Dirichlet draw, and the marginals are theirs, of which they are the maximum-likelihood fit. Explained in
+    :doc:`/book/graphical-models/learning-from-noisy-tables`.
 
     Parameters
     ----------
@@ -408,7 +318,6 @@ def random_field(
     inference : {"auto", "exact", "loopy"}
         As in ``MarkovRandomField``.
     rng : numpy.random.Generator, optional
-        The source of randomness; a fresh one by default.
 
     Returns
     -------
@@ -421,8 +330,6 @@ def random_field(
     >>> from dpbook.graphical import random_field
     >>> random_field({"a": 2, "b": 3}, [("a", "b")], rng=np.random.default_rng(0)).marginal("a").round(2)
     array([0.44, 0.56])
-
-    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
     known, generator = Domain.of(domain), analyst_generator(rng)
     groups = checked_groups(cliques, known)

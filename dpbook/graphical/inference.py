@@ -57,6 +57,7 @@ def fit(
     """Learn a Markov random field from released clique tables.
 
     Post-processing: it reads the release alone and costs no privacy. It never fails because of what the noise did.
+    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
 
     Parameters
     ----------
@@ -110,8 +111,6 @@ def fit(
     >>> graphical.fit(noisy).marginal(("a", "b")).round(2)
     array([[0.3, 0.1],
            [0.1, 0.5]])
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     called = {
         "method": method,
@@ -151,12 +150,12 @@ def noise_aware_ridge(tables: NoisyTables) -> float:
     Without noise a normal prior of variance 1 on log-potentials asks for 1/2. A cell's count of about n / cells tells
     n / cells about its log-potential; with noise of variance 2b² it tells less by the factor 1 + 2b² cells / n, and a
     likelihood that ignores the noise needs its prior stronger by that factor. Cells below the average tell less still,
-    and too strong a prior is the lesser evil, so that the noise is counted twice.
+    and too strong a prior is the lesser evil, so that the noise is counted twice. Explained in
+    :doc:`/book/graphical-models/collective-graphical-models`.
 
     Parameters
     ----------
     tables : NoisyTables
-        Tables and noise scales.
 
     Returns
     -------
@@ -170,8 +169,6 @@ def noise_aware_ridge(tables: NoisyTables) -> float:
     >>> noisy = graphical.release(np.array([30, 10]), {"a": 2}, [("a",)], epsilon=1.0, rng=np.random.default_rng(0))
     >>> graphical.noise_aware_ridge(graphical.tables_of(noisy))
     0.9
-
-    Explained in :doc:`/book/graphical-models/collective-graphical-models`.
     """
     cells = np.concatenate([np.full(table.size, table.size) for table in tables.split(tables.counts)])
     return 0.5 + float(np.mean(2 * tables.scales**2 * cells)) / tables.n
@@ -280,6 +277,8 @@ _FITS: dict[str, Callable[..., tuple[Array, FitReport]]] = {
 def field_of(release: Release, *, inference: str = "auto") -> MarkovRandomField:
     """Return the field whose potentials a release holds; post-processing.
 
+    Explained in :doc:`/book/graphical-models/mobility`.
+
     Parameters
     ----------
     release : Release
@@ -300,8 +299,6 @@ def field_of(release: Release, *, inference: str = "auto") -> MarkovRandomField:
     ...                                   rng=np.random.default_rng(0))
     >>> graphical.field_of(release).report.method
     'dp-sgd'
-
-    Explained in :doc:`/book/graphical-models/mobility`.
     """
     if not isinstance(release, Release):
         raise TypeError(f"release must be a Release of potentials, got {type(release).__name__}")

@@ -22,20 +22,9 @@ __all__ = ["LoopyBeliefs", "LoopyGraph"]
 class LoopyBeliefs:
     """What loopy belief propagation returns.
 
-    Attributes
-    ----------
-    log_partition : ndarray, shape (1,)
-        Bethe's approximation of A(θ).
-    marginals : list of ndarray
-        A table for each clique, (1, ...).
-    singles : list of ndarray
-        The marginal of each variable.
-    iterations : int
-        Sweeps over all messages.
-    residual : float
-        The largest change of a normalised log-message in the last sweep.
-    converged : bool
-        Whether the residual fell below the tolerance.
+    ``log_partition`` (1,) is Bethe's approximation of A(θ), ``marginals`` a table (1, ...) for each clique, ``singles``
+    the marginal of each variable, ``iterations`` the sweeps over all messages, ``residual`` the largest change of a
+    normalised log-message in the last; ``converged`` says whether it fell below the tolerance.
     """
 
     log_partition: Array

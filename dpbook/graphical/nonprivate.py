@@ -103,23 +103,21 @@ def tune_dpsgd_nonprivate(
     protects, so that what is released with the settings that win has no proved guarantee: use it to compare methods,
     or on public records (``tuning="public"``). A search that is covered makes every run by
     :func:`dpbook.graphical.release_dpsgd`, chooses from what those released, and says how many there were with
-    ``tuned_over``.
+    ``tuned_over``. Explained in :doc:`/book/graphical-models/mobility`.
 
     Parameters
     ----------
-    data, domain, cliques, epsilon, delta, counts, person, null
+    data, domain, cliques, epsilon, delta, counts, person, null, rng
         As in :func:`dpbook.graphical.release_dpsgd`.
     inference : {"auto", "exact", "loopy"}
         As in :class:`Training`.
     grid : mapping of str to sequence of float
         Values of ``learning_rate``, ``clip``, ``sampling`` and ``steps``.
-    rng : numpy.random.Generator, optional
-        The source of randomness; a fresh one by default.
 
     Returns
     -------
     pandas.DataFrame
-        One row a combination, best first, with the mean log-likelihood of a record as ``log_likelihood``.
+        One row per combination, best first, with the mean log-likelihood of a record as ``log_likelihood``.
 
     Examples
     --------
@@ -129,8 +127,6 @@ def tune_dpsgd_nonprivate(
     ...     epsilon=2.0, grid={"learning_rate": [0.01, 2.0], "steps": [50]}, rng=np.random.default_rng(0))
     >>> tried["learning_rate"].tolist()
     [2.0, 0.01]
-
-    Explained in :doc:`/book/graphical-models/mobility`.
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)

@@ -19,14 +19,14 @@ __all__ = ["preview"]
 def preview(domain: Domain | Mapping[str, Any], cliques: Sequence[Any], *, n: int, epsilon: float) -> Preview:
     """Say, before anything is spent, how noisy the tables would be.
 
+    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+
     Parameters
     ----------
-    domain, cliques
+    domain, cliques, epsilon
         As in :func:`release`.
     n : int
         The public number of records.
-    epsilon : float
-        The privacy loss.
 
     Returns
     -------
@@ -45,8 +45,6 @@ def preview(domain: Domain | Mapping[str, Any], cliques: Sequence[Any], *, n: in
          noise_sd  sampling_sd
     a,b       5.7          9.9
     b,c       5.7         21.8
-
-    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)

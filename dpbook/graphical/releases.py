@@ -43,7 +43,8 @@ def release(
     epsilon-DP for replace-one neighbours, n public; the unit is one row or, with ``person``, all rows of one person.
     Each table has sensitivity 2, the release 2 for each table, so the noise on every cell has scale 2 ``len(cliques)``
     / epsilon. A missing value and a state outside the domain raise an error, which is not private: only the curator
-    may see it. All else is checked before anything is read.
+    may see it. All else is checked before anything is read. Explained in
+    :doc:`/book/graphical-models/log-linear-models`.
 
     Parameters
     ----------
@@ -86,8 +87,6 @@ def release(
     ...                           rng=np.random.default_rng(0))
     >>> noisy["age,work"].shape, noisy.scale["age,work"]
     ((3, 2), 2.0)
-
-    Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)

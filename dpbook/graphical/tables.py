@@ -28,7 +28,8 @@ class NoisyTables:
     """Tables of counts to fit a field to, laid end to end, with the scale of the noise on each cell.
 
     A table shared by M tied cliques holds the mean of their marginals, times n; its potentials count M times in a
-    record's log probability. Everything below works for one table a clique (M = 1) and for tied ones alike.
+    record's log probability. Everything below works for one table per clique (M = 1) and for tied ones alike. Explained
+    in :doc:`/book/graphical-models/learning-from-noisy-tables`.
 
     Attributes
     ----------
@@ -53,17 +54,11 @@ class NoisyTables:
     >>> from dpbook.graphical import Domain, NoisyTables
     >>> tables = NoisyTables.of(Domain.of({"a": 2}), ((("a",),),), [np.array([3.0, 1.0])], [0.0], 4)
     >>> found = tables.infer(np.zeros(2))
-    >>> found.means
-    array([0.5, 0.5])
-    >>> tables.tangent(found, np.array([1.0, 0.0]))
-    array([ 0.25, -0.25])
+    >>> found.means, tables.tangent(found, np.array([1.0, 0.0]))
+    (array([0.5, 0.5]), array([ 0.25, -0.25]))
     >>> theta = tables.start(np.array([0.75, 0.25]))
-    >>> tables.field(theta, None).marginal("a")
-    array([0.75, 0.25])
-    >>> tables.split(tables.consistent(tables.counts))
-    [array([3., 1.])]
-
-    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
+    >>> tables.field(theta, None).marginal("a"), tables.split(tables.consistent(tables.counts))
+    (array([0.75, 0.25]), [array([3., 1.])])
     """
 
     domain: Domain
@@ -86,21 +81,10 @@ class NoisyTables:
         inference: str = "auto",
         limit: int = LARGEST_TABLE,
     ) -> NoisyTables:
-        """Return tables as one vector, ready for inference.
+        """Return ``tables`` of ``n`` records, one for each of ``groups``, as one vector, checked, ready for inference.
 
-        Parameters
-        ----------
-        domain, groups, n
-            As in the class.
-        tables, scales : sequence
-            One table a group, and the scale of its noise.
-        inference, limit
-            As in :class:`MarkovRandomField`.
-
-        Returns
-        -------
-        NoisyTables
-            Checked.
+        ``scales`` are those of the tables' noise; ``domain``, ``inference`` and ``limit`` are as in
+        :class:`MarkovRandomField`.
         """
         if not len(tables) == len(scales) == len(groups):
             raise ValueError(
@@ -140,18 +124,7 @@ class NoisyTables:
         return np.repeat([float(len(group)) for group in self.groups], sizes)
 
     def split(self, vector: Array) -> list[Array]:
-        """Return a vector as tables.
-
-        Parameters
-        ----------
-        vector : ndarray
-            One number a cell.
-
-        Returns
-        -------
-        list of ndarray
-            One table a group.
-        """
+        """Return a ``vector``, one number per cell, as tables, one per group."""
         ends = self._ends
         return [vector[a:b].reshape(s) for a, b, s in zip(ends, ends[1:], self.shapes, strict=False)]
 
@@ -171,18 +144,7 @@ class NoisyTables:
         return np.concatenate(parts)
 
     def infer(self, theta: Array) -> Inferred:
-        """Run inference at some potentials.
-
-        Parameters
-        ----------
-        theta : ndarray
-            Log-potentials, laid end to end.
-
-        Returns
-        -------
-        Inferred
-            The log partition function and the mean tables, on the scale of probabilities.
-        """
+        """Return the log partition function and the mean tables, in probabilities, at log-potentials ``theta``."""
         members = self._members(theta)
         if isinstance(self.engine, LoopyGraph):
             found: Beliefs | LoopyBeliefs = self.engine.infer(members, warm=True)
@@ -191,39 +153,13 @@ class NoisyTables:
         return Inferred(float(found.log_partition[0]), self._mean(found.marginals), found)
 
     def tangent(self, inferred: Inferred, direction: Array) -> Array:
-        """Return the derivative of the mean tables as the potentials move; exact inference only.
-
-        Parameters
-        ----------
-        inferred : Inferred
-            Where the derivative is taken.
-        direction : ndarray
-            The direction of the potentials.
-
-        Returns
-        -------
-        ndarray
-            The derivative of each cell's mean.
-        """
+        """Return the derivative of the mean tables, at ``inferred``, as potentials move in ``direction``; exact."""
         assert isinstance(self.engine, JunctionTree)
         assert isinstance(inferred.beliefs, Beliefs)
         return self._mean(self.engine.tangent(inferred.beliefs, self._members(direction)))
 
     def field(self, theta: Array, report: FitReport | None) -> MarkovRandomField:
-        """Return the field with these potentials.
-
-        Parameters
-        ----------
-        theta : ndarray
-            Log-potentials, laid end to end.
-        report : FitReport or None
-            How they were found.
-
-        Returns
-        -------
-        MarkovRandomField
-            With the same engine.
-        """
+        """Return the field with the log-potentials ``theta``, found as ``report`` says, and the same engine."""
         made = object.__new__(MarkovRandomField)
         made.domain, made.groups, made.limit = self.domain, self.groups, self.limit
         made.engine = (
@@ -233,22 +169,12 @@ class NoisyTables:
         return made.with_potentials(self.split(theta), report)
 
     def consistent(self, vector: Array) -> Array:
-        """Return the nearest tables, in least squares, that agree on the variables they share; tied ones as they are.
+        """Return the tables nearest to ``vector``, in least squares, that agree where they overlap, tied ones apart.
 
         A table is the sum of one interaction for each subset of its variables, and these are orthogonal, so that each
         can be averaged by itself over the tables that hold it. What is taken away has no effect on the law of a field
         fitted to the tables: moving a potential from one clique to another that holds the same variables changes
         nothing but the potentials themselves.
-
-        Parameters
-        ----------
-        vector : ndarray
-            Tables, laid end to end.
-
-        Returns
-        -------
-        ndarray
-            Tables with equal margins wherever two of them overlap.
         """
         if any(len(group) > 1 for group in self.groups):
             return vector
@@ -272,20 +198,10 @@ class NoisyTables:
         return np.concatenate([table.ravel() for table in made])
 
     def start(self, probabilities: Array) -> Array:
-        """Return potentials whose field has about these positive tables as marginals; exactly, on consistent trees.
+        """Return log-potentials whose field has about these positive tables as marginals; exactly, on consistent trees.
 
         A clique gets the log of its table, less a share of the logs of its variables' own marginals, so that each
-        variable is counted once over all cliques that hold it.
-
-        Parameters
-        ----------
-        probabilities : ndarray
-            Positive tables that sum to 1 each, laid end to end.
-
-        Returns
-        -------
-        ndarray
-            Log-potentials.
+        variable is counted once over all cliques that hold it. ``probabilities`` sum to 1 in each table.
         """
         degree: dict[str, int] = {}
         for member in (member for group in self.groups for member in group):
@@ -326,7 +242,8 @@ def tables_of(release: Release, *, inference: str = "auto", limit: int = LARGEST
 
     Where a table's total depends on the data (null records), it is estimated by its noisy cells' sum, and the table
     and its noise are scaled up to n records. A record that counts in a table also counts in every table whose cliques
-    contain that table's: where the noisy sums have the opposite order, they are pooled by their precision.
+    contain that table's: where the noisy sums have the opposite order, they are pooled by their precision. Explained in
+    :doc:`/book/graphical-models/learning-from-noisy-tables`.
 
     Parameters
     ----------
@@ -338,7 +255,6 @@ def tables_of(release: Release, *, inference: str = "auto", limit: int = LARGEST
     Returns
     -------
     NoisyTables
-        Tables, noise scales, and what runs inference on them.
 
     Examples
     --------
@@ -347,8 +263,6 @@ def tables_of(release: Release, *, inference: str = "auto", limit: int = LARGEST
     >>> noisy = graphical.release(np.array([30, 10]), {"a": 2}, [("a",)], epsilon=1.0, rng=np.random.default_rng(0))
     >>> graphical.tables_of(noisy).counts.round(1)
     array([30.6,  8.8])
-
-    Explained in :doc:`/book/graphical-models/learning-from-noisy-tables`.
     """
     if not isinstance(release, Release):
         raise TypeError(f"release must be a Release of clique tables, got {type(release).__name__}")

@@ -127,23 +127,19 @@ def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int)
     """Return the smallest noise multiplier, noise sd over clipping norm, that makes noisy gradients private.
 
     (epsilon, delta)-DP for replace-one neighbours, n public, of ``steps`` steps that take each record with probability
-    ``sampling``: by the privacy loss distribution, rounded up.
+    ``sampling``: by the privacy loss distribution, rounded up. Explained in :doc:`/book/graphical-models/mobility`.
 
     Parameters
     ----------
-    epsilon : float
-        The privacy loss of all steps; above 500 the noise is that of 500.
-    delta : float
-        At least 1e-12, below which the accountant's own rounding shows.
-    sampling : float
-        In (0, 1].
-    steps : int
-        From 1 to 10⁶.
+    epsilon, delta : float
+        The privacy loss of all steps. Above an epsilon of 500 the noise is that of 500; delta is at least 1e-12, below
+        which the accountant's own rounding shows.
+    sampling, steps : float, int
+        In (0, 1]; from 1 to 10⁶.
 
     Returns
     -------
     float
-        The multiplier.
 
     Raises
     ------
@@ -160,8 +156,6 @@ def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int)
     7.46
     >>> round(gaussian_scale(sensitivity=2.0, epsilon=1.0, delta=1e-5), 2)
     7.46
-
-    Explained in :doc:`/book/graphical-models/mobility`.
     """
     epsilon, delta = min(positive("epsilon", epsilon), _LARGEST_EPSILON), checked_delta(delta)
     return _calibrated(epsilon, delta, at_most("sampling", sampling, 1), up_to_a_million("steps", steps))

@@ -192,7 +192,7 @@ class Coordinates:
 
         With theta' = A theta + b and sigma2' = sigma2 / unit², the precision becomes A'^-1 precision A^-1 / unit².
         """
-        mean, precision = prior._sized(self.regressors, "prior")
+        mean, precision = prior.sized(self.regressors, "prior")
         back = np.linalg.inv(self.slopes())  # theta = back (unit theta' - shift); the units cancel in the precision
         mapped = back.T @ precision @ back
         rate = prior.rate / self.unit[-1] ** 2
@@ -200,7 +200,7 @@ class Coordinates:
 
     def covariates_in(self, covariates: NormalInverseWishart) -> NormalInverseWishart:
         """Return a prior of the covariates in coordinates: the same belief."""
-        mean, scale = covariates._sized(self.d, "covariates")
+        mean, scale = covariates.sized(self.d, "covariates")
         centre, unit = self.centre[:-1], self.unit[:-1]
         mapped = scale / unit / unit[:, None]
         return NormalInverseWishart((mean - centre) / unit, covariates.strength, mapped, covariates.dof)

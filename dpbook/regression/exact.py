@@ -67,7 +67,7 @@ class ExactTarget:
         self._noisy, self._n, self._b = tiled(task.noisy), tiled(task.n), tiled(task.scale)
         self._weight = np.where(layout.rows == layout.columns, 1.0, 0.5)
         self._place = np.where(layout.position < 0, layout.size, layout.position)
-        prior, covariates = task.prior, task.covariates
+        prior, covariates = task.stated(), task.covariates
         self._mean, self._precision = tiled(prior.mean), tiled(prior.precision)
         self._shape, self._rate = tiled(prior.shape), tiled(prior.rate)
         self._mean_x, self._strength = tiled(covariates.mean), tiled(covariates.strength)

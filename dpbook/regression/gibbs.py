@@ -202,9 +202,9 @@ def _start(plan: _Plan, chains: int, from_prior: bool, rng: np.random.Generator)
     sums = nearest_valid(sums, n, latent)
     if from_prior:
         width = task.layout.width
-        theta, sigma2 = draw_parameters(task.prior, np.zeros((*batch, width, width)), np.zeros(batch), rng)
+        theta, sigma2 = draw_parameters(task.stated(), np.zeros((*batch, width, width)), np.zeros(batch), rng)
     else:
-        theta, sigma2 = draw_parameters(task.prior, _regression_matrix(plan, sums, n), n, rng, spread=2.0)
+        theta, sigma2 = draw_parameters(task.stated(), _regression_matrix(plan, sums, n), n, rng, spread=2.0)
     mean_x, cov_x = _draw_covariates(plan, sums, n, rng)
     variance = 2 * scale**2 * rng.standard_exponential(seen) if task.laplace else np.broadcast_to(scale**2, seen)
     return State(theta, sigma2, sums, n, np.maximum(variance, 1e-300), mean_x, cov_x)
@@ -215,7 +215,7 @@ def _sweep(rng: np.random.Generator, state: State, *, plan: _Plan) -> tuple[Stat
     n = np.broadcast_to(plan.n, state.sigma2.shape)
     mean, cov = _law_of_sums(state, plan)
     sums, count = _draw_sums(n[..., None] * mean, n[..., None, None] * cov, state, plan, n, rng)
-    theta, sigma2 = draw_parameters(task.prior, _regression_matrix(plan, sums, count), n, rng)
+    theta, sigma2 = draw_parameters(task.stated(), _regression_matrix(plan, sums, count), n, rng)
     mean_x, cov_x = _draw_covariates(plan, sums, count, rng)
     variance = state.variance
     if task.laplace:

@@ -11,6 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from dpbook._arrays import Array
 from dpbook._validation import (
     Option,
     analyst_generator,
@@ -23,7 +24,8 @@ from dpbook._validation import (
 )
 from dpbook.posterior import warn_if_unconverged
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
-from dpbook.regression import collapsed, exact, gibbs, individual, naive
+from dpbook.regression import clipped_records, collapsed, exact, fixed_design, gibbs, individual, latent, naive
+from dpbook.regression.choice import Choice, choose
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
 from dpbook.regression.layout import Layout
 from dpbook.regression.posterior import RegressionPosterior
@@ -47,6 +49,9 @@ _SAMPLERS: dict[str, Callable[..., Draws]] = {
     **{kind: partial(gibbs.sample, kind=kind) for kind in gibbs.KINDS},
     "exact": exact.sample,
     "individual": individual.sample,
+    "fixed-design": fixed_design.sample,
+    "moments": clipped_records.sample,
+    "records": latent.sample,
 }
 OPTIONS: dict[str, dict[str, Option]] = {
     "collapsed": _HAMILTONIAN,
@@ -56,19 +61,23 @@ OPTIONS: dict[str, dict[str, Option]] = {
     "gibbs-update": _GIBBS,
     "exact": _HAMILTONIAN,
     "individual": _HAMILTONIAN,
+    "fixed-design": _HAMILTONIAN,
+    "moments": _HAMILTONIAN,
+    "records": {"burn_in": whole_option(0), "thin": whole_option(1)},
 }
 # R-hat takes milliseconds a release: of a long sequence the first ones speak for all.
 _CHECKED = 20
 # A single posterior gets many short chains; in a long batch four are enough.
 _MANY, _FEW, _LONG = 20, 4, 10
+_LOOK = 20201  # seed of the short look at a release that chooses its method
 
 
 @overload
 def infer(
     release: Release,
-    prior: NormalInverseGamma,
+    prior: NormalInverseGamma | None = None,
     *,
-    method: str = "collapsed",
+    method: str | None = None,
     covariates: NormalInverseWishart | None = None,
     draws: int = 4000,
     chains: int | None = None,
@@ -79,9 +88,9 @@ def infer(
 @overload
 def infer(
     release: Sequence[Release],
-    prior: NormalInverseGamma,
+    prior: NormalInverseGamma | None = None,
     *,
-    method: str = "collapsed",
+    method: str | None = None,
     covariates: NormalInverseWishart | None = None,
     draws: int = 4000,
     chains: int | None = None,
@@ -91,9 +100,9 @@ def infer(
 ) -> list[RegressionPosterior]: ...
 def infer(
     release: Release | Sequence[Release],
-    prior: NormalInverseGamma,
+    prior: NormalInverseGamma | None = None,
     *,
-    method: str = "collapsed",
+    method: str | None = None,
     covariates: NormalInverseWishart | None = None,
     draws: int = 4000,
     chains: int | None = None,
@@ -110,17 +119,25 @@ def infer(
     ----------
     release : Release or sequence of Release
         From :func:`release`.
-    prior : NormalInverseGamma
-        Of the coefficients (the intercept first) and the error variance, in the data's units.
-    method : str, default "collapsed"
-        "collapsed" integrates the latent sums out and samples the parameters (by the exact law of the sums where
-        bounds are so wide that their normal law would mislead); "naive" takes the noisy sums for the
-        truth; "gibbs-noisy" (needs ``moments=True``), "gibbs-prior" and "gibbs-update" are Gibbs samplers that take
-        the covariates' moments from the release, from their prior, or draw them along; "exact" is right at any n where
-        covariates are normal; "individual" has a latent record for everyone (extra ``pymc``, small n).
+    prior : NormalInverseGamma, optional
+        Of the coefficients (the intercept first) and the error variance, in the data's units. By default beliefs that
+        keep their meaning when units change or bounds are doubled: log-normal standard deviations, slopes with the
+        heavy tails of a Cauchy, in units of the error's over the covariates' standard deviation.
+    method : str, optional
+        Under a prior of your own "collapsed" by default. Without one it is chosen, and the posterior's ``notes`` say
+        why: "records" where n is below 20, else "fixed-design"; where clipping may have moved the sums, half of the
+        draws are from "fixed-design" and half from "moments", since sums do not tell clipped records from skewed ones.
+        "fixed-design" assumes nothing of the covariates; "moments" knows that records were clipped, and takes
+        covariates as normal; "records" draws everyone's record, clipped, and is exact at any n. "collapsed" integrates
+        the latent sums out and samples the parameters (by the exact law of the sums where bounds are so wide that
+        their normal law would mislead);
+        "naive" takes the noisy sums for the truth; "gibbs-noisy" (needs ``moments=True``), "gibbs-prior" and
+        "gibbs-update" are Gibbs samplers that take the covariates' moments from the release, from their prior, or draw
+        them along; "exact" is right at any n where covariates are normal and nothing is clipped; "individual" has a
+        latent record for everyone (extra ``pymc``, small n).
     covariates : NormalInverseWishart, optional
-        Prior of the covariates' mean and covariance, in the data's units. By default a weak one from the bounds: mean
-        in the middle, worth one record, standard deviation about half of half the width.
+        Prior of the covariates' mean and covariance, in the data's units, beside a prior of your own. By default a weak
+        one from the bounds: mean in the middle, worth one record, standard deviation about half of half the width.
     draws : int, default 4000
         How many draws in all.
     chains : int, optional
@@ -131,10 +148,10 @@ def infer(
     progress : bool, default False
         Whether to show a progress bar.
     **options
-        Further settings of the method: ``warm_up`` of "collapsed", "exact" and "individual"; ``burn_in`` and ``thin``
-        of the Gibbs samplers, and for experiments what their source printed (``covariance="printed"``), does with
-        impossible sums (``invalid="project"`` or ``"clip"``) and starts from (``start="prior"``);
-        ``account_for_moments`` of "gibbs-noisy". One that the method does not take raises.
+        Further settings of the method: ``warm_up`` of "collapsed", "fixed-design", "moments", "exact" and "individual";
+        ``burn_in`` and ``thin`` of "records" and the Gibbs samplers, and for experiments what the source of the latter
+        printed (``covariance="printed"``), does with impossible sums (``invalid="project"`` or ``"clip"``) and starts
+        from (``start="prior"``); ``account_for_moments`` of "gibbs-noisy". One that the method does not take raises.
 
     Returns
     -------
@@ -160,7 +177,7 @@ def infer(
     """
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)
-    options = method_options(method, options, OPTIONS)
+    options = method_options("collapsed" if method is None else method, options, OPTIONS)
     flag("progress", progress)
     rng = analyst_generator(rng)
     if not isinstance(release, (Release, Sequence)):
@@ -168,20 +185,62 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
-    task = task_of(batch, prior, covariates, method=method)
-    found = sample(task, method=method, draws=draws, chains=chains, rng=rng, progress=progress, **options)
-    posteriors = [
-        RegressionPosterior(
-            {"theta": inside.theta_out(theta), "sigma2": inside.sigma2_out(sigma2)},
-            method,
-            intercept=inside.intercept,
-            labels={"theta": inside.labels},
-        )
-        for inside, theta, sigma2 in zip(map(coordinates_of, batch), *found, strict=True)
-    ]
+    task = task_of(batch, prior, covariates, method=_any_of(prior) if method is None else method)
+    if method is None and prior is None:
+        choices = choose(task, np.random.default_rng(_LOOK))  # a generator of its own: draws do not depend on the look
+    else:
+        choices = [Choice((method or "collapsed",), "")] * len(batch)
+    settings: dict[str, Any] = {"draws": draws, "chains": chains, "rng": rng, "progress": progress}
+    posteriors = _posteriors(task, batch, choices, settings, options)
     if method != "naive":
         warn_if_unconverged(posteriors[0] if isinstance(release, Release) else posteriors[:_CHECKED])
     return posteriors[0] if isinstance(release, Release) else posteriors
+
+
+def _any_of(prior: NormalInverseGamma | None) -> str:
+    """Return a method that may be chosen under a prior, for the checks that all of them share."""
+    return "fixed-design" if prior is None else "collapsed"
+
+
+def _posteriors(
+    task: Task,
+    batch: Sequence[Release],
+    choices: Sequence[Choice],
+    settings: dict[str, Any],
+    options: Mapping[str, Any],
+) -> list[RegressionPosterior]:
+    """Return the posteriors of a batch, the releases of one method in one run."""
+    found: dict[int, RegressionPosterior] = {}
+    for methods in dict.fromkeys(choice.methods for choice in choices):
+        among = [i for i, choice in enumerate(choices) if choice.methods == methods]
+        part = task if len(among) == len(batch) else task.part(np.isin(np.arange(len(batch)), among))
+        name = " or ".join(methods)
+        for i, theta, sigma2 in zip(among, *_shared(part, methods, settings, options), strict=True):
+            inside = coordinates_of(batch[i])
+            found[i] = RegressionPosterior(
+                {"theta": inside.theta_out(theta), "sigma2": inside.sigma2_out(sigma2)},
+                name,
+                intercept=inside.intercept,
+                labels={"theta": inside.labels},
+                notes=[f"{name}: {choices[i].why}"] if choices[i].why else [],
+            )
+    return [found[i] for i in range(len(batch))]
+
+
+def _shared(task: Task, methods: Sequence[str], settings: dict[str, Any], options: Mapping[str, Any]) -> Draws:
+    """Draw by several methods in turns: every chain alternates between them, an equal share each."""
+    each = settings | {"draws": -(-settings["draws"] // len(methods))}
+    runs = [
+        sample(task, method=method, **each, **{name: options[name] for name in options if name in OPTIONS[method]})
+        for method in methods
+    ]
+    return Draws(*(_in_turns(parts) for parts in zip(*runs, strict=True)))
+
+
+def _in_turns(parts: Sequence[Array]) -> Array:
+    """Return draws (release, chain, draw, ...) of several runs as one, first come the first of each."""
+    first = parts[0]
+    return np.stack(parts, axis=3).reshape(*first.shape[:2], -1, *first.shape[3:])
 
 
 def sample(
@@ -203,16 +262,17 @@ def sample(
 
 def check_before_release(
     inside: Coordinates,
-    prior: NormalInverseGamma,
+    prior: NormalInverseGamma | None,
     covariates: NormalInverseWishart | None,
     *,
-    method: str,
+    method: str | None,
     draws: int,
     chains: int | None,
     mechanism: str,
     options: Mapping[str, Any],
 ) -> None:
     """Raise whatever :func:`infer` would raise about its arguments, from public numbers, before anything is spent."""
+    method = _any_of(prior) if method is None else method
     method_options(method, options, OPTIONS)
     integer("draws", draws, least=1)
     if chains is not None:

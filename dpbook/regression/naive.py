@@ -16,6 +16,6 @@ def sample(task: Task, *, per_chain: int, chains: int, rng: np.random.Generator,
     layout = task.layout
     valid = layout.matrix(nearest_valid(task.noisy, task.n, layout), task.n)
     matrix = np.broadcast_to(valid, (chains * per_chain, *valid.shape))
-    theta, sigma2 = draw_parameters(task.prior, matrix, task.n, rng)
+    theta, sigma2 = draw_parameters(task.stated(), matrix, task.n, rng)
     shape = (chains, per_chain, task.releases)
     return Draws(np.moveaxis(theta.reshape(*shape, layout.regressors), 2, 0), np.moveaxis(sigma2.reshape(shape), 2, 0))

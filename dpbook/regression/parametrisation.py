@@ -74,7 +74,7 @@ class Parametrisation:
     @classmethod
     def of(cls, task: Task, chains: int) -> Parametrisation:
         """Return the map for ``chains`` chains of each release, chains slowest, with nothing centred."""
-        prior, covariates, d = task.prior, task.covariates, task.layout.d
+        prior, covariates, d = task.stated(), task.covariates, task.layout.d
         q = task.layout.regressors
         half: Array = np.linalg.inv(np.linalg.cholesky(prior.precision))  # precision^-1 = half' half
 

@@ -70,7 +70,11 @@ class RegressionPosterior(Posterior):
             object.__setattr__(self, "labels", MappingProxyType(named))
 
     def __reduce__(self) -> Any:
-        return partial(type(self), labels=dict(self.labels)), (dict(self.draws), self.method, self.intercept)
+        return partial(type(self), labels=dict(self.labels), notes=self.notes), (
+            dict(self.draws),
+            self.method,
+            self.intercept,
+        )
 
     @property
     def d(self) -> int:

@@ -116,8 +116,8 @@ def _coefficient_cov(
 
     The parameters are theta, sigma2, and the mean and covariance of x; the priors enter through their curvature.
     """
-    theta, precision = prior._sized(layout.regressors, "prior")
-    centre, scale = covariates._sized(layout.d, "covariates")
+    theta, precision = prior.sized(layout.regressors, "prior")
+    centre, scale = covariates.sized(layout.d, "covariates")
     sigma2 = prior.rate / (prior.shape + 1)
     cov_x = scale / (covariates.dof + layout.d + 1)
     pairs = np.triu_indices(layout.d)

@@ -104,7 +104,7 @@ def _fitted(noisy: Array, task: Task, *, shrunk: bool = True) -> Natural:
     values, vectors = np.linalg.eigh(scatter)
     floor = np.minimum(_FLOOR, task.scale / n)[:, None]
     scatter = (vectors * np.clip(values, floor, _FAR**2)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-    covariates, prior, d = task.covariates, task.prior, layout.d
+    covariates, prior, d = task.covariates, task.stated(), layout.d
     if not shrunk:
         covariates = covariates._replace(strength=0 * n, scale=0 * covariates.scale, dof=0 * n)
         prior = prior._replace(precision=0 * prior.precision, shape=0 * n, rate=0 * n)

@@ -6,7 +6,7 @@ and chains together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,13 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._arrays import Array
+from dpbook.moments import NoisySums
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
 from dpbook.regression.layout import Layout
-from dpbook.regression.weak_priors import covariates_in, stated_prior
+from dpbook.regression.weak_priors import covariates_in, stated_prior, weak_prior
 from dpbook.release import Release
 
 __all__: list[str] = []
+
+
+# Methods that need no prior: they have beliefs that are free of scale.
+SCALE_FREE = ("fixed-design", "moments", "records")
 
 
 class ParameterPrior(NamedTuple):
@@ -63,9 +68,10 @@ class Task:
     scale: Array  # (release,), of the noise: b of Laplace noise, the standard deviation of Gaussian noise
     mechanism: str
     n: Array  # (release,), as floats
-    prior: ParameterPrior
+    prior: ParameterPrior | None  # None: beliefs free of scale
     covariates: CovariatePrior
     moments: Array | None = None  # (release, m), the noisy sums of Layout.higher, where they were released
+    bounds: tuple[Array, Array] | None = None  # (release, d + 1), the response last; None: [-1, 1]
 
     @property
     def releases(self) -> int:
@@ -82,6 +88,31 @@ class Task:
         """The variance of the noise of each release's sums, shape (release,)."""
         return np.asarray((2.0 if self.laplace else 1.0) * self.scale**2)
 
+    @property
+    def box(self) -> tuple[Array, Array]:
+        """The bounds of every column in coordinates, (release, d + 1), the response last."""
+        ones = np.ones((self.releases, self.layout.d + 1))
+        return (-ones, ones) if self.bounds is None else self.bounds
+
+    @property
+    def sums(self) -> NoisySums:
+        """The noisy sums alone."""
+        return NoisySums(self.noisy, self.scale, self.n, self.laplace)
+
+    def stated(self) -> ParameterPrior:
+        """Return the prior that an analyst stated; raise where there is none."""
+        if self.prior is None:
+            raise TypeError("prior must be a regression.NormalInverseGamma for this method, got None")
+        return self.prior
+
+    def beliefs(self, chains: int) -> tuple[ParameterPrior, CovariatePrior]:
+        """Return the two stated priors for every chain and release, chains slowest."""
+
+        def repeated(array: Array) -> Array:
+            return np.tile(array, (chains, *[1] * (array.ndim - 1)))
+
+        return ParameterPrior(*map(repeated, self.stated())), CovariatePrior(*map(repeated, self.covariates))
+
     def part(self, block: slice | NDArray[np.bool_]) -> Task:
         """Return the task of some of the releases, without their higher moments."""
         return replace(
@@ -89,15 +120,23 @@ class Task:
             noisy=self.noisy[block],
             scale=self.scale[block],
             n=self.n[block],
-            prior=ParameterPrior(*(each[block] for each in self.prior)),
+            bounds=(self.box[0][block], self.box[1][block]),
+            prior=None if self.prior is None else ParameterPrior(*(each[block] for each in self.prior)),
             covariates=CovariatePrior(*(each[block] for each in self.covariates)),
             moments=None,
         )
 
 
+def drawn(parameters: Callable[[Array], tuple[Array, Array]], position: Array) -> Draws:
+    """Return the draws that positions (chain, draw, release, dim) stand for."""
+    shape = position.shape[:3]
+    theta, sigma2 = parameters(np.moveaxis(position, -1, 0).reshape(position.shape[-1], -1))
+    return Draws(np.moveaxis(theta.reshape(*shape, -1), 2, 0), np.moveaxis(sigma2.reshape(shape), 2, 0))
+
+
 def task_of(
     releases: Sequence[Release],
-    prior: NormalInverseGamma,
+    prior: NormalInverseGamma | None,
     covariates: NormalInverseWishart | None = None,
     *,
     method: str = "collapsed",
@@ -105,7 +144,12 @@ def task_of(
     """Gather releases and priors into one batch; raise, naming what does not fit."""
     inside = _same_kind(releases)
     first = releases[0]
-    stated_prior(prior)
+    if prior is not None or method not in SCALE_FREE:
+        stated_prior(prior)
+    if prior is not None and method == "fixed-design":
+        raise ValueError("prior must be left out for method 'fixed-design', which has beliefs of its own")
+    if prior is None and covariates is not None:
+        raise ValueError("covariates can be stated only together with prior: beliefs free of scale cover both")
     if method == "gibbs-noisy" and "moments" not in first.values:
         raise ValueError("release must hold moments for method 'gibbs-noisy': make it with release(..., moments=True)")
     beliefs = _beliefs(releases, inside, prior, covariates, method)
@@ -115,7 +159,10 @@ def task_of(
         scale=np.array([each.scale["sums"] for each in releases]),
         mechanism=first.mechanism,
         n=np.array([float(each.n) for each in releases]),
-        prior=ParameterPrior(*_stacked([each for each, _ in beliefs], ParameterPrior._fields)),
+        bounds=(np.stack([at.box[0] for at in inside]), np.stack([at.box[1] for at in inside])),
+        prior=None
+        if prior is None
+        else ParameterPrior(*_stacked([each for each, _ in beliefs], ParameterPrior._fields)),
         covariates=CovariatePrior(*_stacked([each for _, each in beliefs], CovariatePrior._fields)),
         moments=np.stack([each["moments"] for each in releases]) if "moments" in first.values else None,
     )
@@ -148,7 +195,7 @@ def _same_kind(releases: Sequence[Release]) -> list[Coordinates]:
 def _beliefs(
     releases: Sequence[Release],
     inside: Sequence[Coordinates],
-    prior: NormalInverseGamma,
+    prior: NormalInverseGamma | None,
     covariates: NormalInverseWishart | None,
     method: str,
 ) -> list[tuple[NormalInverseGamma, NormalInverseWishart]]:
@@ -162,7 +209,7 @@ def _beliefs(
         if covariates is None and method == "gibbs-prior":  # which needs fourth moments: d + 6 degrees of freedom
             scale = 5 * np.asarray(of_covariates.scale)
             of_covariates = NormalInverseWishart(of_covariates.mean, 1.0, scale, at.d + 6.0)
-        mapped[key] = at.prior_in(prior), of_covariates
+        mapped[key] = at.prior_in(weak_prior(at) if prior is None else prior), of_covariates
     return [mapped[key] for key in keys]
 
 

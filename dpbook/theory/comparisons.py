@@ -37,14 +37,9 @@ __all__ = [
 class ExponentialView(NamedTuple):
     """A truncated posterior draw as an exponential mechanism, beside its exact privacy.
 
-    Attributes
-    ----------
-    bound : float
-        ``2Δ/T``, with Δ the largest change of the log likelihood by one record on the support, T the temperature.
-    exact : float
-        The smallest epsilon that holds, at the delta asked for.
-    looseness : float
-        Their ratio.
+    ``bound`` is ``2Δ/T``, with Δ the largest change of the log likelihood by one record on the support, T the
+    temperature; ``exact`` the smallest epsilon that holds, at the delta asked for; ``looseness`` their ratio. Explained
+    in :doc:`/book/theory/coins`.
 
     Examples
     --------
@@ -52,8 +47,6 @@ class ExponentialView(NamedTuple):
     >>> view = theory.exponential_view(theory.BetaBernoulli(1, 1), 1, truncate=(0.1, 0.9))
     >>> round(view.looseness, 6)
     2.0
-
-    Explained in :doc:`/book/theory/coins`.
     """
 
     bound: float
@@ -77,23 +70,18 @@ def exponential_view(
 ) -> ExponentialView:
     """Compare the exponential mechanism's epsilon of a truncated posterior draw with the exact one.
 
+    Explained in :doc:`/book/theory/coins`.
+
     Parameters
     ----------
-    model : BetaBernoulli or NormalKnownVariance
-        With its prior.
-    n : int
-        The number of records.
-    truncate : (low, high)
-        The support that the draw is restricted to.
-    temperature : float, default 1.0
-        The posterior is raised to the power ``1/temperature``.
+    model, n, truncate, temperature
+        As for :func:`privacy_profile`.
     delta : float, default 0.0
         The delta at which the exact epsilon is taken.
 
     Returns
     -------
     ExponentialView
-        Bound, exact epsilon, and their ratio.
 
     Examples
     --------
@@ -101,8 +89,6 @@ def exponential_view(
     >>> view = theory.exponential_view(theory.BetaBernoulli(1, 1), 100, truncate=(0.1, 0.9))
     >>> round(view.bound, 3), round(view.exact, 3)
     (4.394, 4.299)
-
-    Explained in :doc:`/book/theory/coins`.
     """
     exact = epsilon_for("sample", model, n, delta=delta, truncate=truncate, temperature=temperature)
     bound = 2 * _log_likelihood_sensitivity(model, truncate) / temperature
@@ -114,14 +100,12 @@ def temperature_for(
 ) -> tuple[float, float]:
     """Return the temperature that a private posterior draw needs: by the exponential mechanism, and exactly.
 
+    Explained in :doc:`/book/theory/choosing-a-prior`.
+
     Parameters
     ----------
-    model : BetaBernoulli or NormalKnownVariance
-        With its prior.
-    n : int
-        The number of records.
-    truncate : (low, high)
-        The support that the draw is restricted to.
+    model, n, truncate
+        As for :func:`privacy_profile`.
     epsilon, delta : float
         What must hold; the exponential mechanism makes no use of delta.
 
@@ -136,8 +120,6 @@ def temperature_for(
     >>> bound, exact = theory.temperature_for(theory.BetaBernoulli(1, 1), 100, truncate=(0.1, 0.9), epsilon=1.0)
     >>> round(bound, 2), round(exact, 2)
     (4.39, 4.08)
-
-    Explained in :doc:`/book/theory/choosing-a-prior`.
     """
     epsilon = positive("epsilon", epsilon)
     bound = max(1.0, 2 * _log_likelihood_sensitivity(model, truncate) / epsilon)
@@ -155,14 +137,13 @@ def renyi_divergence(model: Model, n: int, *, order: ArrayLike) -> Any:
 
     Replace-one neighbours, n public: the draw is (order, value)-Rényi differentially private, exactly. Coins: with
     Beta(a + 1, b) against Beta(a, b + 1) it is finite for orders below b + 1, where it is
-    ``[log Γ(a+λ)/(Γ(a) a^λ) + log Γ(b+1-λ) b^λ/Γ(b+1)] / (λ-1)``. Bells: ``λ μ²/2``.
+    ``[log Γ(a+λ)/(Γ(a) a^λ) + log Γ(b+1-λ) b^λ/Γ(b+1)] / (λ-1)``. Bells: ``λ μ²/2``. Explained in
+    :doc:`/book/theory/beyond`.
 
     Parameters
     ----------
-    model : BetaBernoulli or NormalKnownVariance
-        With its prior.
-    n : int
-        The number of records.
+    model, n
+        As for :func:`privacy_profile`.
     order : float or array
         Greater than 1.
 
@@ -176,8 +157,6 @@ def renyi_divergence(model: Model, n: int, *, order: ArrayLike) -> Any:
     >>> from dpbook import theory
     >>> theory.renyi_divergence(theory.BetaBernoulli(3, 3), 10, order=[2.0, 4.0]).round(4)
     array([0.4855,    inf])
-
-    Explained in :doc:`/book/theory/beyond`.
     """
     n = integer("n", n, least=1)
     orders = finite_array("order", order)
@@ -212,20 +191,19 @@ def renyi_epsilon(model: Model, n: int, *, delta: float) -> float:
     """Return the epsilon that Rényi differential privacy gives for one posterior draw: an upper bound on the exact one.
 
     Replace-one neighbours, n public. The best order is searched; the conversion is that of Canonne, Kamath and Steinke.
+    Explained in :doc:`/book/theory/beyond`.
 
     Parameters
     ----------
-    model : BetaBernoulli or NormalKnownVariance
-        With its prior.
-    n : int
-        The number of records.
+    model, n
+        As for :func:`privacy_profile`.
     delta : float
         In (0, 1).
 
     Returns
     -------
     float
-        Epsilon, at least 0.
+        At least 0.
 
     Examples
     --------
@@ -234,8 +212,6 @@ def renyi_epsilon(model: Model, n: int, *, delta: float) -> float:
     >>> exact = theory.epsilon_for("sample", coins, 100, delta=1e-6)
     >>> round(theory.renyi_epsilon(coins, 100, delta=1e-6) / exact, 2)
     1.13
-
-    Explained in :doc:`/book/theory/beyond`.
     """
     delta = delta_value("delta", delta, zero=False)
 
@@ -256,31 +232,24 @@ def equal_information(release_type: str, model: Model, n: int) -> float:
 
     The mean of m synthetic records scatters about the posterior mean with a variance that falls as 1/m; this is the m
     (not rounded) at which that variance equals the posterior's own. Records simulated from one kept draw never say as
-    much as the draw.
+    much as the draw. Explained in :doc:`/book/theory/ledger-of-claims`.
 
     Parameters
     ----------
     release_type : {"synthetic-plugin", "synthetic-bayes"}
         From an estimate (coins: the mean), or with the parameter redrawn for each record.
-    model : BetaBernoulli or NormalKnownVariance
-        With its prior.
-    n : int
-        The number of records.
+    model, n
+        As for :func:`privacy_profile`.
 
     Returns
     -------
     float
-        The number of synthetic records.
 
     Examples
     --------
     >>> from dpbook import theory
     >>> theory.equal_information("synthetic-bayes", theory.BetaBernoulli(10, 10), 100)
     121.0
-    >>> theory.equal_information("synthetic-bayes", theory.NormalKnownVariance(), 100)
-    101.0
-
-    Explained in :doc:`/book/theory/ledger-of-claims`.
     """
     n = integer("n", n, least=1)
     if release_type not in ("synthetic-plugin", "synthetic-bayes"):
@@ -299,7 +268,7 @@ def compare_with_noise(
     Each release estimates the coin's probability, or the bell's mean, from n records. The Bayesian releases get the
     weakest prior that makes them (epsilon, delta)-DP for replace-one neighbours, n public; the noisy statistics are
     the count (or sum) plus Laplace noise, which needs no delta, or plus Gaussian noise. Root mean squared errors are
-    exact, over data and release.
+    exact, over data and release. Explained in :doc:`/book/theory/choosing-a-prior`.
 
     Parameters
     ----------
@@ -315,7 +284,7 @@ def compare_with_noise(
     Returns
     -------
     pandas.DataFrame
-        A row a release: ``strength`` of the prior in records (coins: alpha = beta), ``rmse`` of what is released,
+        A row per release: ``strength`` of the prior in records (coins: alpha = beta), ``rmse`` of what is released,
         ``corrected`` (the rmse after undoing the prior's pull, which is post-processing), and ``relative``, the
         smaller of the two over the error without privacy.
 
@@ -325,8 +294,6 @@ def compare_with_noise(
     >>> table = theory.compare_with_noise(theory.BetaBernoulli(), 1000, epsilon=1.0, delta=1e-6)
     >>> table.set_index("release")["relative"].round(2).to_dict()["laplace"]
     1.0
-
-    Explained in :doc:`/book/theory/choosing-a-prior`.
     """
     n, epsilon = integer("n", n, least=1), positive("epsilon", epsilon)
     delta = delta_value("delta", delta, zero=False)

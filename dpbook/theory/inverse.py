@@ -63,20 +63,16 @@ def prior_for(
 ) -> Model | None:
     """Return the weakest prior for which a release is (epsilon, delta)-differentially private.
 
-    For replace-one neighbours, n public.
+    For replace-one neighbours, n public. Explained in :doc:`/book/theory/choosing-a-prior`.
 
     Parameters
     ----------
-    release_type : str
-        As for :func:`privacy_profile`.
+    release_type, n, **options
+        As for :func:`privacy_profile`; no ``truncate`` for a draw.
     model : BetaBernoulli or NormalKnownVariance
         What stays fixed: for a normal model sigma, the prior's mean and the bound. Its prior's strength is ignored.
-    n : int
-        The number of records.
     epsilon, delta : float
         What must hold; delta may be 0.
-    **options
-        ``m``, ``redraw``, ``estimator``, ... as for :func:`privacy_profile`; no ``truncate`` for a draw.
 
     Returns
     -------
@@ -93,8 +89,6 @@ def prior_for(
     True
     >>> theory.prior_for("sample", theory.NormalKnownVariance(bound=1), 1000, epsilon=1.0, delta=1e-6).prior_sd
     inf
-
-    Explained in :doc:`/book/theory/choosing-a-prior`.
     """
     n, epsilon, delta = integer("n", n, least=1), at_least("epsilon", epsilon, 0.0), delta_value("delta", delta)
     _check_monotone(release_type, options)
@@ -132,18 +126,14 @@ def _root(gap: Callable[[float], float]) -> float | None:
 def smallest_n(release_type: str, model: Model, *, epsilon: float, delta: float, **options: Unpack[Options]) -> float:
     """Return the smallest number of records at which a release is (epsilon, delta)-differentially private.
 
-    For replace-one neighbours, n public.
+    For replace-one neighbours, n public. Explained in :doc:`/book/theory/choosing-a-prior`.
 
     Parameters
     ----------
-    release_type : str
-        As for :func:`privacy_profile`.
-    model : BetaBernoulli or NormalKnownVariance
-        With its prior.
+    release_type, model, **options
+        As for :func:`privacy_profile`; no ``truncate`` for a draw.
     epsilon, delta : float
         What must hold; delta may be 0.
-    **options
-        ``m``, ``redraw``, ``estimator``, ... as for :func:`privacy_profile`; no ``truncate`` for a draw.
 
     Returns
     -------
@@ -157,8 +147,6 @@ def smallest_n(release_type: str, model: Model, *, epsilon: float, delta: float,
     72.0
     >>> theory.smallest_n("sample", theory.BetaBernoulli(1, 1), epsilon=1.0, delta=1e-6)
     inf
-
-    Explained in :doc:`/book/theory/choosing-a-prior`.
     """
     epsilon, delta = at_least("epsilon", epsilon, 0.0), delta_value("delta", delta)
     _check_monotone(release_type, options)
@@ -174,20 +162,16 @@ def largest_m(
 ) -> float:
     """Return how many synthetic records can be released under (epsilon, delta)-differential privacy.
 
-    For replace-one neighbours, n public.
+    For replace-one neighbours, n public. Explained in :doc:`/book/theory/choosing-a-prior`.
 
     Parameters
     ----------
     release_type : {"synthetic-plugin", "synthetic-bayes"}
         How they are simulated.
-    model : BetaBernoulli or NormalKnownVariance
-        With its prior.
-    n : int
-        The number of records in the data.
+    model, n, **options
+        As for :func:`privacy_profile`. With ``redraw=k`` only multiples of k count.
     epsilon, delta : float
         What must hold; delta may be 0.
-    **options
-        ``redraw``, ``estimator``, ... as for :func:`privacy_profile`. With ``redraw=k`` only multiples of k count.
 
     Returns
     -------
@@ -199,8 +183,6 @@ def largest_m(
     >>> from dpbook import theory
     >>> theory.largest_m("synthetic-bayes", theory.BetaBernoulli(10, 10), 100, epsilon=1.0, delta=0.0, redraw=False)
     17.0
-
-    Explained in :doc:`/book/theory/choosing-a-prior`.
     """
     if release_type not in ("synthetic-plugin", "synthetic-bayes"):
         raise ValueError(f"release_type must be 'synthetic-plugin' or 'synthetic-bayes', got {release_type!r}")

@@ -21,7 +21,7 @@ def _positive_or_infinite(name: str, value: Any) -> float:
 
 @dataclass(frozen=True)
 class BetaBernoulli:
-    """Yes-or-no records with a Beta prior on the probability of a yes.
+    """Yes-or-no records with a Beta prior on the probability of a yes. Explained in :doc:`/book/theory/coins`.
 
     Parameters
     ----------
@@ -34,8 +34,6 @@ class BetaBernoulli:
     >>> from dpbook import theory
     >>> theory.BetaBernoulli(2, 2)
     BetaBernoulli(alpha=2.0, beta=2.0)
-
-    Explained in :doc:`/book/theory/coins`.
     """
 
     alpha: float = 1.0
@@ -50,14 +48,14 @@ class BetaBernoulli:
 class NormalKnownVariance:
     """Normal records of known standard deviation in a bounded range, with a normal prior on their mean.
 
+    Explained in :doc:`/book/theory/bells`.
+
     Parameters
     ----------
     sigma : float, default 1.0
         The standard deviation of a record.
-    prior_mean : float, default 0.0
-        The prior's mean.
-    prior_sd : float, default inf
-        The prior's standard deviation; infinite for a flat prior.
+    prior_mean, prior_sd : float, default 0 and infinite
+        The prior's mean and standard deviation; infinite for a flat prior.
     bound : float, default 1.0
         Records lie in [-bound, bound]; infinite for unrestricted data, which nothing here keeps private.
 
@@ -67,8 +65,6 @@ class NormalKnownVariance:
     >>> bells = theory.NormalKnownVariance(sigma=1, bound=5)
     >>> bells.posterior_mean(250.0, 100), bells.posterior_sd(100)
     (2.5, 0.1)
-
-    Explained in :doc:`/book/theory/bells`.
     """
 
     sigma: float = 1.0
@@ -83,34 +79,13 @@ class NormalKnownVariance:
         object.__setattr__(self, "bound", _positive_or_infinite("bound", self.bound))
 
     def posterior_sd(self, n: int) -> float:
-        """Return the standard deviation of the posterior.
-
-        Parameters
-        ----------
-        n : int
-            The number of records.
-
-        Returns
-        -------
-        float
-            ``sigma / √(n + sigma²/prior_sd²)``.
-        """
+        """Return the standard deviation of the posterior after ``n`` records, ``sigma / √(n + sigma²/prior_sd²)``."""
         return self.sigma / math.sqrt(n + (self.sigma / self.prior_sd) ** 2)
 
     def posterior_mean(self, total: float, n: int) -> float:
-        """Return the mean of the posterior.
+        """Return the mean of the posterior after ``n`` records that sum to ``total``.
 
-        Parameters
-        ----------
-        total : float
-            The sum of the records.
-        n : int
-            The number of records.
-
-        Returns
-        -------
-        float
-            The records' mean, pulled towards the prior's as by ``sigma²/prior_sd²`` records of that value.
+        It is their mean, pulled towards the prior's as by ``sigma²/prior_sd²`` records of that value.
         """
         strength = (self.sigma / self.prior_sd) ** 2
         return (strength * self.prior_mean + total) * self._weight(n)

@@ -42,24 +42,17 @@ __all__ = [
 class WorstPair(NamedTuple):
     """The neighbours that a release tells apart best.
 
-    Attributes
-    ----------
-    data, neighbour : float
-        What the release depends on: the number of ones (coins) or the mean of the records (bells).
-    delta : float
-        The delta of ``data`` against ``neighbour``.
-    excess : float
-        By how much, relatively, another pair may exceed it, at most. 0 only where a proof, or a list of all pairs, says
-        that none does. After a search it is what the search could not rule out: a bound, often far from reached, and
-        infinite where there is none.
+    ``data`` and ``neighbour`` are what the release depends on: the number of ones (coins) or the mean of the records
+    (bells); ``delta`` is that of ``data`` against ``neighbour``; ``excess`` by how much, relatively, another pair may
+    exceed it, at most. 0 only where a proof, or a list of all pairs, says that none does. After a search it is what the
+    search could not rule out: a bound, often far from reached, and infinite where there is none. Explained in
+    :doc:`/book/theory/coins`.
 
     Examples
     --------
     >>> from dpbook import theory
     >>> theory.worst_pair("sample", theory.BetaBernoulli(2, 2), 10, epsilon=1.0).excess <= 1e-6
     True
-
-    Explained in :doc:`/book/theory/coins`.
     """
 
     data: float
@@ -107,7 +100,8 @@ def privacy_profile(
     """Return the smallest delta for which a release is (epsilon, delta)-differentially private.
 
     For replace-one neighbours, n public, maximised over all pairs of neighbouring data sets. Non-increasing in
-    epsilon; at epsilon = 0 it is the largest total variation distance between neighbours.
+    epsilon; at epsilon = 0 it is the largest total variation distance between neighbours. Explained in
+    :doc:`/book/theory/four-ways-to-release`.
 
     Parameters
     ----------
@@ -150,8 +144,6 @@ def privacy_profile(
     >>> bells = theory.NormalKnownVariance(sigma=1, bound=5)
     >>> f"{theory.privacy_profile('synthetic-plugin', bells, 100, epsilon=1.0):.1e}"
     '1.2e-25'
-
-    Explained in :doc:`/book/theory/four-ways-to-release`.
     """
     setting = make_setting(release_type, model, n, **options)
     epsilons = non_negative_array("epsilon", epsilon)
@@ -170,7 +162,8 @@ def profile_bounds(
     """Return a lower and an upper bound on the delta of records simulated from several posterior draws.
 
     For replace-one neighbours, n public. Everything except ``redraw=k`` is computed directly, and then the bounds
-    agree. The lower bound is that of the worst pair which the upper bound found.
+    agree. The lower bound is that of the worst pair which the upper bound found. Explained in
+    :doc:`/book/theory/coins`.
 
     Parameters
     ----------
@@ -190,8 +183,6 @@ def profile_bounds(
     ... )
     >>> bool(0.99 * upper < lower <= upper)
     True
-
-    Explained in :doc:`/book/theory/coins`.
     """
     setting = make_setting(release_type, model, n, m=m, redraw=redraw)
     epsilons = non_negative_array("epsilon", epsilon)
@@ -208,7 +199,7 @@ def worst_pair(release_type: str, model: Model, n: int, *, epsilon: float, **opt
     For synthetic records the same as a rule, but not always: pairs between win for some counts under a prior that
     outweighs the data, and are otherwise ruled out by a bound. Bells: a record at one bound against the other; where
     the rest lies matters only when the output is restricted. Where the pair was searched for, ``excess`` bounds what
-    the search may have missed.
+    the search may have missed. Explained in :doc:`/book/theory/coins`.
 
     Parameters
     ----------
@@ -226,8 +217,6 @@ def worst_pair(release_type: str, model: Model, n: int, *, epsilon: float, **opt
     >>> pair = theory.worst_pair("sample", theory.BetaBernoulli(2, 2), 10, epsilon=1.0)
     >>> pair.data, pair.neighbour, round(pair.delta, 4)
     (0.0, 1.0, 0.075)
-
-    Explained in :doc:`/book/theory/coins`.
     """
     setting = make_setting(release_type, model, n, **options)
     at = np.array([at_least("epsilon", epsilon, 0.0)])
@@ -252,7 +241,7 @@ def pair_profile(
     """Return the delta of one data set against one neighbour: the largest of P(S) - e^epsilon Q(S) over events S.
 
     One order only: P belongs to ``data``, Q to ``neighbour``. A release is (epsilon, delta)-DP for replace-one
-    neighbours when no pair, in either order, exceeds delta.
+    neighbours when no pair, in either order, exceeds delta. Explained in :doc:`/book/theory/coins`.
 
     Parameters
     ----------
@@ -275,8 +264,6 @@ def pair_profile(
     >>> back = theory.pair_profile("sample", coins, [0, 0, 0], [1, 0, 0], epsilon=1.0)
     >>> round(there, 3), round(back, 3)
     (0.144, 0.203)
-
-    Explained in :doc:`/book/theory/coins`.
     """
     x, y = finite_array("data", data, ndim=1), finite_array("neighbour", neighbour, ndim=1)
     if len(x) != len(y) or len(x) == 0:
@@ -314,7 +301,8 @@ def _difference(x: Array, y: Array) -> tuple[float, float]:
 def epsilon_for(release_type: str, model: Model, n: int, *, delta: float, **options: Unpack[Options]) -> float:
     """Return the smallest epsilon for which a release is (epsilon, delta)-differentially private.
 
-    For replace-one neighbours, n public, over all pairs of neighbouring data sets.
+    For replace-one neighbours, n public, over all pairs of neighbouring data sets. Explained in
+    :doc:`/book/theory/four-ways-to-release`.
 
     Parameters
     ----------
@@ -338,8 +326,6 @@ def epsilon_for(release_type: str, model: Model, n: int, *, delta: float, **opti
     1.84
     >>> theory.epsilon_for("synthetic-bayes", coins, 100, m=10, redraw=False, delta=0.0)  # log(1 + 10/10)
     0.6931471805599453
-
-    Explained in :doc:`/book/theory/four-ways-to-release`.
     """
     setting = make_setting(release_type, model, n, **options)
     delta = delta_value("delta", delta)

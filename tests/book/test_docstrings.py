@@ -97,11 +97,13 @@ def breaches_of_a_function(function: Any, *, method: bool = False) -> list[str]:
     doc = inspect.getdoc(function) or ""
     if not doc:
         return ["has no docstring"]
-    found = [f"does not document {name}" for name in undocumented(doc, parameters(function), "Parameters")]
+    missing = undocumented(doc, parameters(function), "Parameters")
+    # A method may explain its arguments in a sentence that names each, and what it returns in its first line.
+    found = [f"does not document {name}" for name in missing if not (method and f"``{name}``" in doc)]
     returned = inspect.signature(function).return_annotation
     if returned not in (None, "None", "NoReturn") and not (section(doc, "Returns") or section(doc, "Yields")):
-        # A method without parameters may say what it returns in its first line.
-        found += ["does not say what it returns"] * (not method or bool(parameters(function)))
+        said = method and (doc.startswith("Return") or not parameters(function))
+        found += ["does not say what it returns"] * (not said)
     return found if method else found + breaches_of_example_and_link(doc)
 
 
@@ -273,6 +275,18 @@ def test_a_function_that_does_not_explain_itself_is_caught(old: str, new: str, b
 
 def test_a_class_that_explains_itself_is_accepted() -> None:
     assert breaches_of_a_class(Good) == []
+
+
+def test_a_method_may_explain_itself_in_a_sentence_that_names_its_arguments() -> None:
+    whole = "Return the ``value`` times ``scale``."
+    assert breaches_of_a_function(with_doc(str(good.__doc__), whole), method=True) == []
+    assert breaches_of_a_function(with_doc(str(good.__doc__), "Return the ``value``."), method=True) == [
+        "does not document scale"
+    ]
+    assert breaches_of_a_function(with_doc(str(good.__doc__), "Scale ``value`` by ``scale``."), method=True) == [
+        "does not say what it returns"
+    ]
+    assert len(breaches_of_a_function(with_doc(str(good.__doc__), whole))) == 5  # a function owes all of it
 
 
 def test_a_method_that_no_example_shows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,7 @@ def open_page(running: Any, page: Path, *, width: int, theme: str, said: list[st
     tab.goto(page.as_uri(), wait_until="load")
     tab.evaluate(
         "async () => { if (window.MathJax && MathJax.startup) await MathJax.startup.promise;"
+        " await document.fonts.ready;"
         " await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); }"
     )
     return tab

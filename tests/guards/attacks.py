@@ -170,13 +170,16 @@ def check_claims(attack: Attack, first: Run) -> None:
     moved = np.ravel(np.asarray(first.looks[-1].out, dtype=float) - np.asarray(other.looks[-1].out, dtype=float))
     released = first.result
     names = [name for name in released.values if name != "bounds"]
-    published = np.concatenate([np.ravel(released[name] - other.result[name]) for name in names])
+    changes = {name: np.ravel(released[name] - other.result[name]) for name in names}
+    ends = np.cumsum([change.size for change in changes.values()])  # each part has its own scale
+    noises = dict(zip(names, np.split(moved, ends[:-1]), strict=True)) if ends[-1] == moved.size else {}
     spent = released.epsilon - released.settings.get("epsilon_bounds", 0.0)
     for name in names:
         scale, needed = released.scale[name], released.sensitivity[name] / spent
         last_digit = 2.0**-50 * float(np.abs(released[name]).max())  # of a published float, far from zero
-        if not np.allclose(published, moved * (scale / used), rtol=1e-6, atol=1e-6 * scale + last_digit):
-            raise Broken(f"{name}: noise of scale {used * _unit(published, moved)} is claimed to be {scale}")
+        published, noise = changes[name], noises.get(name, moved)
+        if not np.allclose(published, noise * (scale / used), rtol=1e-6, atol=1e-6 * scale + last_digit):
+            raise Broken(f"{name}: noise of scale {used * _unit(published, noise)} is claimed to be {scale}")
         # Sensitivities are rounded up to whole steps of the grid: more noise than needed, never less.
         if released.mechanism in ("laplace", "geometric") and not (1 - 1e-12) * needed <= scale <= 2 * needed:
             raise Broken(f"{name}: a scale of {scale}, where sensitivity / epsilon is {needed}")

@@ -17,7 +17,7 @@ import pyarrow
 from hypothesis import strategies as st
 
 from dpbook import aggregate, graphical, mechanisms
-from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Gamma, Multinomial, Normal, Poisson
+from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Family, Gamma, Multinomial, Normal, Poisson
 from dpbook.records import exact_sum, grid_unit
 from dpbook.regression.estimator import PrivateBayesianRegression
 from dpbook.schema import Category, Number, Schema
@@ -233,15 +233,41 @@ def _spiked(x: Any) -> Any:
     return np.where(x == SPIKE, 300.0, x)
 
 
+class Own(Family):
+    """A family that a user wrote, whose statistic lies like ``_spiked``: the release's own clipping protects it."""
+
+    name, prior_type, bounds = "own", Gamma, (-1.0, 2.0)
+
+    def statistics(self, records: Any) -> Any:
+        """Return what the family says of each record."""
+        return _spiked(records)
+
+    def mean_and_covariance(self, theta: Any, outside: str) -> Any:
+        """Not needed by a release."""
+        raise NotImplementedError
+
+    def draw_parameter(self, prior: Any, sums: Any, n: Any, rng: np.random.Generator) -> Any:
+        """Not needed by a release."""
+        raise NotImplementedError
+
+
 @st.composite
 def families(draw: Any) -> tuple[Any, st.SearchStrategy[Any]]:
     """Draw a family with bounds, and its records."""
-    kind = draw(st.sampled_from(["normal", "exponential", "poisson", "binomial", "multinomial", "custom"]))
+    kind = draw(
+        st.sampled_from(["normal", "exponential", "poisson", "binomial", "multinomial", "labels", "custom", "own"])
+    )
     if kind == "binomial":
         return Binomial(), st.integers(0, 1)
     if kind == "multinomial":
         k = draw(st.integers(2, 4))
         return Multinomial(k), st.integers(0, k - 1)
+    if kind == "labels":
+        return Multinomial(labels=Category(["north", "south"], other="elsewhere")), st.sampled_from(
+            ["north", "south", "?"]
+        )
+    if kind == "own":
+        return Own(), st.one_of(st.just(SPIKE), gen.records(Own.bounds))
     if kind == "poisson":
         low = draw(st.sampled_from([0, 2, 1000, 2**31]))
         return Poisson(low, low + draw(st.sampled_from([1, 4.5, 20]))), st.sampled_from(
@@ -270,9 +296,37 @@ def family_cases(draw: Any) -> Case:
     def release(function: Any, data: Any, **given: Any) -> Any:
         return function(data, family, **(settings | given))
 
-    same = draw(gen.one_column(rows))
+    same = (lambda: pd.Series(rows, dtype=object)) if family.categories else draw(gen.one_column(rows))
     says = (family, rows, other, settings)
     return Case(release, lambda: np.array(rows), lambda: np.array(other), epsilon, delta, same, says)
+
+
+@st.composite
+def mean_cases(draw: Any) -> Case:
+    """Draw a release of a mean: sum, squares and histogram together, with either noise and any division of the loss."""
+    box = draw(gen.boxes())
+    bins = draw(st.sampled_from([1, 2, 3, [box[0], box[0] + (box[1] - box[0]) / 64, box[1]]]))
+    rows, other = draw(gen.neighbours(gen.records(box), least=3))
+    shape = draw(st.sampled_from([0.01, 0.1, 0.5, 0.99]))
+    return _without_family(draw, rows, other, {"bounds": box, "bins": bins, "shape": shape})
+
+
+@st.composite
+def histogram_cases(draw: Any) -> Case:
+    """Draw a release of a histogram, of bins or of labels."""
+    if draw(st.booleans()):
+        rows, other = draw(gen.neighbours(st.sampled_from([-3.0, 0.0, 0.5, 1.0, 2.0, 7.5, 1e300])))
+        return _without_family(draw, rows, other, {"bins": draw(st.sampled_from([[0, 1], [0, 0.5, 1, 2]]))})
+    rows, other = draw(gen.neighbours(st.integers(0, 2)))
+    return _without_family(draw, rows, other, {"labels": [0, 1, 2]})
+
+
+def _without_family(draw: Any, rows: Any, other: Any, own: dict[str, Any]) -> Case:
+    mechanism = draw(st.sampled_from(["laplace", "gaussian"]))
+    epsilon, delta = draw(gen.epsilons), draw(gen.deltas) if mechanism == "gaussian" else 0.0
+    settings = {**own, "epsilon": epsilon, "delta": delta, "mechanism": mechanism}
+    same, says = draw(gen.one_column(rows)), (rows, other, settings)
+    return Case(call(**settings), lambda: np.array(rows), lambda: np.array(other), epsilon, delta, same, says)
 
 
 @st.composite

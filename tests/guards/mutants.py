@@ -20,7 +20,7 @@ import pytest
 
 from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, regression
 from dpbook.budget import charge
-from dpbook.expfam import Family
+from dpbook.expfam import Family, shape_releases
 from dpbook.graphical import dpsgd, hmm
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards.registry import GUARDS
@@ -259,6 +259,22 @@ def _forgets_redaction(original: Function) -> Function:
     return lambda self, outside="clip", norm=1: original(self, "clip", norm)
 
 
+def _forgets_cells(original: Function) -> Function:
+    """The sensitivity of sum and squares, as if the histogram beside them cost nothing."""
+    return lambda *, squares, cells, norm: original(squares=squares, cells=1e-9, norm=norm)
+
+
+def _squares_in_full(original: Function) -> Function:
+    """Squares enter with four times the weight that is free."""
+
+    def broken(rows: Any, **public: Any) -> Any:
+        table = original(rows, **public)
+        table[:, 1] *= 4
+        return table
+
+    return broken
+
+
 def _centres_first(function: Function, data: Any, *arguments: Any, **options: Any) -> Any:
     """Subtracts the mean of all records before they are split."""
     if isinstance(data, (np.ndarray, pd.DataFrame)) and np.asarray(data).dtype.kind in "if":
@@ -336,6 +352,11 @@ OWN: list[Mutant] = [
     Mutant(expfam.release, "a container loses a record", wrapped(_drops_from_series)),
     Mutant(expfam.release, "scale from the data", patched(noise, "add_laplace_to_sum", _quieter_when_small)),
     Mutant(expfam.release, "shared state", _remembers()),
+    Mutant(expfam.release_mean, "forgotten case", patched(shape_releases, "mean_and_shape", _forgets_cells)),
+    Mutant(expfam.release_mean, "factor 2", patched(shape_releases, "_mean_statistics", _squares_in_full)),
+    Mutant(expfam.release_mean, "bounds from the data", wrapped(_bounds_of_data("bounds"))),
+    Mutant(expfam.release_histogram, "factor 2", patched(shape_releases, "histogram", answers(1.0))),
+    Mutant(expfam.release_histogram, "side channel", wrapped(_tells_the_total)),
     Mutant(expfam.release_randomized_response, "too little noise", patched(noise, "flip", times(2, 1.1))),
     Mutant(expfam.release_posterior_samples, "factor 2", patched(noise, "choose", times(2, 2.0))),
     Mutant(expfam.private_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),

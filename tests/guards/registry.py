@@ -15,7 +15,18 @@ from typing import Any
 import pandas as pd
 from hypothesis import strategies as st
 
-from dpbook import Release, aggregate, budget, expfam, graphical, latent_noise, mechanisms, noise, regression
+from dpbook import (
+    Release,
+    aggregate,
+    budget,
+    exercises,
+    expfam,
+    graphical,
+    latent_noise,
+    mechanisms,
+    noise,
+    regression,
+)
 from dpbook.graphical import hmm
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards import attacks, cases, observe
@@ -69,6 +80,7 @@ EXEMPT: dict[Callable[..., Any], str] = {
     graphical.tune_dpsgd_nonprivate: "not private, and called so",
     latent_noise.draw_noise_variance: "the analyst's side: reads no data",
     expfam.gibbs_start: "the analyst's side: reads no data",
+    exercises.private: "audits a mechanism on two made-up data sets, and promises nothing of its own",
 }
 
 
@@ -260,6 +272,25 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         wrong=(*NOISE, {"data": []}, {"outside": "drop"}),
         odd=EDGE,
         weight=2.0,
+    ),
+    expfam.release_mean: Guard(
+        cases.mean_cases(),
+        attacks.by_replay,
+        unit="one record",
+        observed=TOTALS,
+        proof="thm-a-mean-that-assumes-little-sensitivity",
+        wrong=(*NOISE, {"data": []}, {"data": [1.0, 2.0]}, {"bounds": (1, 0)}, {"bins": 0}, {"shape": 0.0}),
+        odd=EDGE,
+        weight=2.0,
+    ),
+    expfam.release_histogram: Guard(
+        cases.histogram_cases(),
+        attacks.by_replay,
+        unit="one record",
+        observed=TOTALS,
+        proof="thm-log-linear-models-sensitivity",
+        wrong=(*NOISE, {"data": []}, {"bins": [1, 0], "labels": None}, {"bins": [0, 1], "labels": [0, 1]}),
+        odd=EDGE,
     ),
     expfam.release_randomized_response: Guard(
         cases.yes_or_no_cases(),

@@ -92,7 +92,7 @@ def test_results_do_not_depend_on_the_units(method):
     back[1:, 1:] = np.diag(scale)
     back /= stretch
     offset = np.array([-lift / stretch, 0, 0])
-    mean, precision = prior._sized(3, "prior")
+    mean, precision = prior.sized(3, "prior")
     # Given sigma2' = stretch² sigma2 the precision becomes back' precision back · stretch².
     other_prior = regression.NormalInverseGamma(
         np.linalg.solve(back, mean - offset), back.T @ precision @ back * stretch**2, 4.0, 0.2 * stretch**2
@@ -181,8 +181,8 @@ def test_a_method_takes_its_own_options_and_names_the_others(method):
     """None of the names that an error shows is private, and nothing is drawn."""
     rng = np.random.default_rng(0)
     before = rng.bit_generator.state
-    wrong = "burn_in" if method in ("naive", "collapsed", "exact", "individual") else "warm_up"
-    call = partial(regression.infer, MADE, PRIOR, method=method, rng=rng)
+    wrong = "warm_up" if "burn_in" in OPTIONS[method] else "burn_in"
+    call = partial(regression.infer, MADE, None if method == "fixed-design" else PRIOR, method=method, rng=rng)
     with pytest.raises(TypeError, match=f"method '{method}' does not take '{wrong}' .*would.* Its options: "):
         call(**{wrong: 5})
     with pytest.raises(TypeError, match=f"method '{method}' does not take 'typo'. Its options: "):

@@ -16,7 +16,7 @@ def random_coordinates(rng, d, intercept):
 def conjugate(X, y, prior, intercept):
     """The posterior's parameters by the textbook's formulas, in the data's own units."""
     w = np.column_stack([np.ones(len(X)), X]) if intercept else X
-    mean, precision = prior._sized(w.shape[1], "prior")
+    mean, precision = prior.sized(w.shape[1], "prior")
     after = w.T @ w + precision
     centre = np.linalg.solve(after, w.T @ y + precision @ mean)
     rate = prior.rate + 0.5 * (y @ y + mean @ precision @ mean - centre @ after @ centre)

@@ -37,7 +37,7 @@ def wild(sums, n=20, d=1, intercept=True, scale=5.0):
 def marginals(X, y, prior, intercept=True):
     """The exact marginal laws of each coefficient and of the error variance, by the textbook's formulas."""
     w = np.column_stack([np.ones(len(y)), X]) if intercept else np.asarray(X)
-    mean, precision = prior._sized(w.shape[1], "prior")
+    mean, precision = prior.sized(w.shape[1], "prior")
     after = w.T @ w + precision
     centre = np.linalg.solve(after, w.T @ y + precision @ mean)
     shape = prior.shape + len(y) / 2

@@ -13,7 +13,7 @@ dpx.define("noise", (() => {
     controls: [
       { key: "n", label: "records, n", values: sizes, show: whole },
       { key: "epsilon", label: "ε", values: epsilons },
-      { key: "share", label: "share of yes", values: spaced(1, 50, 50), show: (v) => `${v} %` },
+      { key: "share", label: "share of yes", values: spaced(1, 50, 50), show: (v) => `${v}\u00a0%` },
     ],
     legend: Object.entries(NAMES),
     panels: [

@@ -12,7 +12,7 @@ dpx.define("odds", (() => {
     controls: [
       { key: "epsilon", label: "ε", values: spaced(0.1, 4, 40).map((v) => Math.round(10 * v) / 10), show: (v) => fixed(v, 1) },
       { key: "seen", label: "published count", values: spaced(...range, 151).map((v) => Math.round(10 * v) / 10), show: (v) => v.toFixed(1) },
-      { key: "prior", label: "belief before", values: spaced(1, 99, 99), show: (v) => `${v} %` },
+      { key: "prior", label: "belief before", values: spaced(1, 99, 99), show: (v) => `${v}\u00a0%` },
       { kind: "choice", key: "noise", label: "noise", options: Object.entries(NOISES).map(([key, { name }]) => [key, name]) },
     ],
     legend: [["exact", "she said yes"], ["no", "she said no"], ["forbidden", "impossible for any tester"]],
@@ -48,7 +48,7 @@ dpx.define("odds", (() => {
       const beyond = numbers.factor > numbers.most * (1 + 1e-9) || numbers.factor < (1 - 1e-9) / numbers.most;
       return `A published count of <b>${state.seen.toFixed(1)}</b> multiplies the odds that she said yes by <b>${brief(numbers.factor)}</b>`
         + ` (${beyond ? "outside the band of" : "e<sup>ε</sup> allows"} ${brief(1 / numbers.most)} to ${brief(numbers.most)}${beyond ? ", which δ forgives" : ""}).`
-        + ` A belief of ${state.prior} % becomes <b>${percent(numbers.after)}</b>.`
+        + ` A belief of ${state.prior}\u00a0% becomes <b>${percent(numbers.after)}</b>.`
         + ` A tester who says yes above it has a false positive rate of ${fixed(numbers.falsePositive, 3)} and a true positive rate of`
         + ` <b>${fixed(numbers.truePositive, 3)}</b>, where ${fixed(numbers.limit, 3)} is the limit; she is right ${percent(numbers.right)} of the time, and nobody can be right more than ${percent(numbers.mostRight)}.`;
     },

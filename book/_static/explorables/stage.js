@@ -25,7 +25,7 @@
   const power = (k) => (k === 0 ? "1" : k === 1 ? "10" : `10${k < 0 ? "⁻" : ""}${[...String(Math.abs(k))].map((d) => SUPERSCRIPTS[d]).join("")}`);
   const whole = (v) => Math.round(v).toLocaleString("en-GB").replace("-", "−");
   const fixed = (v, digits) => v.toFixed(digits).replace("-", "−");
-  const percent = (v, digits = 0) => `${fixed(100 * v, digits)} %`;
+  const percent = (v, digits = 0) => `${fixed(100 * v, digits)}\u00a0%`; // no break before the sign
   // Three digits that matter, without an exponent: 0.0145, 5.22, 952.
   const brief = (v) => (v === 0 ? "0" : Math.abs(v) >= 1000 ? whole(v) : Number(v.toPrecision(3)).toString().includes("e") ? v.toExponential(1) : Number(v.toPrecision(3)).toString()).replace(/^-/, "−");
 

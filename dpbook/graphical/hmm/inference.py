@@ -66,7 +66,7 @@ def infer(
     becomes the posterior's draws. They are draws at a temperature, not from the posterior.
 
     States have no names of their own: in every draw they are put in the order of their emission probability of the
-    type ``order_by``, smallest first.
+    type ``order_by``, smallest first. Explained in :doc:`/book/graphical-models/hidden-states`.
 
     Parameters
     ----------
@@ -109,8 +109,6 @@ def infer(
            [0.9, 0.1]])
     >>> posterior.mean("states").round()
     array([[1., 1., 1., 1., 1., 0., 0., 0., 0., 0.]])
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
     releases = [release] if isinstance(release, Release) else list(release) if isinstance(release, Iterable) else []
     if not releases or not all(isinstance(each, Release) for each in releases):

@@ -27,16 +27,9 @@ _MOST_VISITS = 1e12  # of a prior: beyond, sums of Gamma draws may overflow
 class Prior:
     """Dirichlet priors of a hidden Markov model, the same for every state, so that labels are exchangeable.
 
-    Attributes
-    ----------
-    emission : float
-        Concentration of each state's emission probabilities; 1 is uniform.
-    transition : float
-        Concentration of each row of the transition matrix.
-    stay : float
-        Added to the concentration of the diagonal: prior visits that stayed where they were.
-    initial : float
-        Concentration of the first month's state probabilities.
+    ``emission`` is the concentration of each state's emission probabilities, 1 being uniform; ``transition`` that of
+    each row of the transition matrix; ``stay`` is added on its diagonal: prior visits that stayed where they were;
+    ``initial`` that of the first month's state probabilities. Explained in :doc:`/book/graphical-models/hidden-states`.
 
     Examples
     --------
@@ -46,8 +39,6 @@ class Prior:
     >>> hmm.Prior(stay=5.0).transitions(2)
     array([[6., 1.],
            [1., 6.]])
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
 
     emission: float = 1.0
@@ -64,18 +55,7 @@ class Prior:
             object.__setattr__(self, name, number)
 
     def transitions(self, states: int) -> Array:
-        """Return the concentrations of the transition matrix.
-
-        Parameters
-        ----------
-        states : int
-            How many hidden states.
-
-        Returns
-        -------
-        ndarray, (states, states)
-            Row by row.
-        """
+        """Return the concentrations of the transition matrix of so many ``states``, row by row."""
         return np.full((states, states), self.transition) + self.stay * np.eye(states)
 
 
@@ -89,16 +69,16 @@ def checked_prior(prior: Any) -> Prior:
 def log_likelihood(counts: ArrayLike, emission: ArrayLike, transition: ArrayLike, initial: ArrayLike) -> Any:
     """Return the log-probability of a table of counts, hidden states summed out, given each month's total.
 
+    Explained in :doc:`/book/graphical-models/hidden-states`.
+
     Parameters
     ----------
     counts : array, shape (..., places, months, types)
         Tables.
     emission : array, shape (..., states, types)
         Emission probabilities; leading axes broadcast with those of ``counts``.
-    transition : array, shape (..., states, states)
-        Row: from; column: to.
-    initial : array, shape (..., states)
-        Probabilities of the first month's state.
+    transition, initial : array, shape (..., states, states) and (..., states)
+        Row: from; column: to. And the probabilities of the first month's state.
 
     Returns
     -------
@@ -110,8 +90,6 @@ def log_likelihood(counts: ArrayLike, emission: ArrayLike, transition: ArrayLike
     >>> from dpbook.graphical import hmm
     >>> round(hmm.log_likelihood([[[3, 1]]], [[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5]), 3)
     -2.773
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
     given = {"counts": counts, "emission": emission, "transition": transition, "initial": initial}
     table, phi, rows, first = (finite_array(name, each) for name, each in given.items())
@@ -125,21 +103,19 @@ def simulate_states(
 ) -> NDArray[np.int64]:
     """Draw hidden states from the chain itself, without any events.
 
+    Explained in :doc:`/book/graphical-models/hidden-states`.
+
     Parameters
     ----------
-    transition : array, shape (..., states, states)
-        Row: from; column: to.
-    initial : array, shape (..., states)
-        Probabilities of the first month's state.
+    transition, initial
+        As in :func:`log_likelihood`.
     shape : (places, months)
         How many chains, and how long.
     rng : numpy.random.Generator, optional
-        The source of randomness; a fresh one by default.
 
     Returns
     -------
     ndarray of int, shape (..., places, months)
-        States.
 
     Examples
     --------
@@ -148,8 +124,6 @@ def simulate_states(
     >>> hmm.simulate_states([[0, 1], [1, 0]], [1, 0], (2, 4))
     array([[0, 1, 0, 1],
            [0, 1, 0, 1]])
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
     rows, first = finite_array("transition", transition), finite_array("initial", initial)
     if rows.shape[-2:] != 2 * first.shape[-1:] or rows.shape[:-2] != first.shape[:-1]:
@@ -161,6 +135,8 @@ def simulate_states(
 
 def sort_states(draws: Mapping[str, Array], order_by: int = 0) -> dict[str, Array]:
     """Rename hidden states, draw by draw, so that their emission probabilities of one type increase.
+
+    Explained in :doc:`/book/graphical-models/hidden-states`.
 
     Parameters
     ----------
@@ -183,8 +159,6 @@ def sort_states(draws: Mapping[str, Array], order_by: int = 0) -> dict[str, Arra
     ...          "initial": np.array([1.0, 0.0]), "states": np.array([[0.0, 0.0, 1.0]])}
     >>> hmm.sort_states(draws)["states"]
     array([[1., 1., 0.]])
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
     order = np.argsort(draws["emission"][..., order_by], axis=-1)
     ordered = {

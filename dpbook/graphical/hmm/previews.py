@@ -24,15 +24,15 @@ def preview(
 ) -> Preview:
     """Say, before anything is spent, how noisy the table would be and how hot the private Gibbs sampler.
 
+    Explained in :doc:`/book/graphical-models/hidden-states`.
+
     Parameters
     ----------
     shape : (places, months, types)
         Of the table.
     n : int
         The public number of events.
-    epsilon : float
-        The privacy loss.
-    sweeps, floor, grid
+    epsilon, sweeps, floor, grid
         As in :func:`release_gibbs`.
 
     Returns
@@ -51,8 +51,6 @@ def preview(
     (28.3, 29.1)
     >>> round(look.notes["temperature"]), round(look.notes["effective_events"])
     (3651, 44)
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
     if not isinstance(shape, Sequence) or len(shape) != 3:
         raise TypeError(f"shape must be (places, months, types), got {shape!r}")

@@ -50,7 +50,7 @@ def release_counts(
     the table (its place, month and type) and enters another, so the table moves by 2 in L1, whatever the events are;
     noise with ratio ``exp(-epsilon/2)`` on each cell then changes the density by at most ``exp(epsilon)``. Everything
     computed from the noisy table, by however many Gibbs sweeps, is post-processing and costs nothing more. Someone
-    who was present at k events is protected at k epsilon.
+    who was present at k events is protected at k epsilon. Explained in :doc:`/book/graphical-models/hidden-states`.
 
     Parameters
     ----------
@@ -78,8 +78,6 @@ def release_counts(
     >>> noisy = hmm.release_counts(table, epsilon=1.0, rng=np.random.default_rng(1))
     >>> noisy["counts"].shape, noisy.n, noisy.sensitivity["counts"]
     ((1, 3, 2), 28, 2.0)
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
     sensitivity = int(histogram())
     epsilon, rng = checked_epsilon(epsilon, sensitivity), seeded_generator(rng)
@@ -126,7 +124,7 @@ def release_gibbs(
     range is ``2 log(top/floor)``. For the hidden states given phi, drawn for all places at once by forward filtering
     and backward sampling, the replaced event changes the likelihood of at most two months, so the range of d is at
     most ``2 max_k log(max_s phi_sk / min_s phi_sk)``: phi is public by then, so this T is chosen from the phi just
-    drawn. T is never below 1.
+    drawn. T is never below 1. Explained in :doc:`/book/graphical-models/hidden-states`.
 
     Parameters
     ----------
@@ -169,8 +167,6 @@ def release_gibbs(
     >>> chain = hmm.release_gibbs(table, states=2, epsilon=1.0, sweeps=5, rng=np.random.default_rng(1))
     >>> chain["states"].shape, round(chain.scale["emission"], 1)  # 2 sweeps looks of 2 log(0.99/0.01) each
     ((5, 1, 3), 91.9)
-
-    Explained in :doc:`/book/graphical-models/hidden-states`.
     """
     states, sweeps = integer("states", states, least=2), integer("sweeps", sweeps, least=1)
     epsilon, prior = checked_epsilon(epsilon, 2.0 * sweeps), checked_prior(prior)

@@ -1,0 +1,184 @@
+"""The covariates as they are: unknown sums, no law.
+
+Given the covariates of n records, the sums with the response are normal, and what they depend on is one matrix, E, the
+mean of w w' over the records (w = 1 and the covariates), whatever their distribution: skewed, binary, rare. So E itself
+is unknown here, with a prior of its own, and the noisy sums of the covariates say what it is up to their noise. With a
+root E = G G', tau = G' theta and error variance s: the sums of w y have mean n G tau and covariance n s E; the sum of
+y² has mean n (|tau|² + s), variance n (4 s |tau|² + 2 s²) and covariance 2 n s G tau with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbook import moments
+from dpbook._arrays import Array
+from dpbook.moments import NoisySums, Pullback, clipped_normal
+from dpbook.regression.layout import Layout
+from dpbook.regression.scale_free import Places, Straightened, by_partial, correlation_root, first_guess, log_prior
+from dpbook.regression.task import Draws, Task, drawn
+
+__all__: list[str] = []
+
+_ROOM = 2_000_000  # numbers of a batch of covariances
+
+
+def sample(
+    task: Task,
+    *,
+    per_chain: int,
+    chains: int,
+    rng: np.random.Generator,
+    progress: bool = False,
+    warm_up: int | None = None,
+) -> Draws:
+    """Draw from posteriors without a law of the covariates, some releases at a time."""
+    size = max(1, _ROOM // (task.layout.size**2 * chains))
+    settings: dict[str, Any] = {"per_chain": per_chain, "chains": chains, "warm_up": warm_up, "progress": progress}
+    found = []
+    for first in range(0, task.releases, size):
+        part = task.part(slice(first, first + size))
+        law = Straightened(FixedDesign(task.layout), part.sums)
+        found.append(drawn(law.parameters, moments.sample(law, part.sums, **settings, rng=rng)))
+    return Draws(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+
+def clipping(task: Task, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Return about the share of responses that each release clipped, and how far that moved its sums.
+
+    Both from a short run that takes nothing as clipped: the share, which it understates, is that of a normal response
+    with the mean and variance of a draw; the shift is that of the sums of y and y², in sds of sampling plus noise.
+    """
+    law = FixedDesign(task.layout)
+    position = moments.sample(law, task.sums, per_chain=30, chains=4, warm_up=120, rng=rng)
+    flat = np.moveaxis(position, -1, 0).reshape(law.dim, -1, task.releases)
+    mean, sd = law.response(flat.reshape(law.dim, -1))
+    mean, sd = (np.reshape(each, flat.shape[1:]) for each in (mean, sd))
+    low, high = (each[:, -1] for each in task.box)
+    cut = clipped_normal(mean, sd, low, high)
+    spread = [np.sqrt(task.n * each + task.noise_variance) for each in (sd**2, 4 * mean**2 * sd**2 + 2 * sd**4)]
+    moved = (cut.moments[0] - mean, cut.moments[1] - mean**2 - sd**2)
+    shifts = [task.n * np.abs(by) / each for by, each in zip(moved, spread, strict=True)]
+    return np.median(1 - cut.inside, axis=0), np.median(np.maximum(*shifts), axis=0)
+
+
+class FixedDesign:
+    """The law of a record's statistics given the covariates' second moments, which are part of the position.
+
+    With an intercept a covariate's mean is tanh of its centre, uniform in the bounds, and its sd a share of the largest
+    that the bounds allow around that mean.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.places = Places(layout, centred=layout.intercept)
+        self.dim = self.places.dim
+        self.certain: NDArray[np.bool_] = self.places.of_x
+
+    def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
+        """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
+        at, q, with_y, y2 = self.places, self.places.q, self.places.with_y, self.places.y_squared
+        root, tau, variance = self._natural(position)
+        second, cross = root @ root.swapaxes(1, 2), (root @ tau[..., None])[..., 0]
+        size = (tau**2).sum(axis=1)
+        mean = np.empty((len(tau), at.layout.size))
+        mean[:, at.of_x] = second[:, at.layout.rows[at.of_x], at.layout.columns[at.of_x]]
+        mean[:, with_y], mean[:, y2] = cross, size + variance
+        cov = np.zeros((len(tau), at.layout.size, at.layout.size))
+        cov[:, with_y[:, None], with_y] = variance[:, None, None] * second
+        cov[:, with_y, y2] = cov[:, y2, with_y] = 2 * variance[:, None] * cross
+        cov[:, y2, y2] = variance * (4 * size + 2 * variance)
+
+        def pullback(by_mean: Array, by_cov: Array) -> Array:
+            linear = np.zeros((len(tau), q, q))
+            linear[:, at.layout.rows[at.of_x], at.layout.columns[at.of_x]] = by_mean[:, at.of_x]
+            of_cross, of_y2 = by_mean[:, with_y], by_mean[:, y2]
+            ww, wy, yy = by_cov[:, with_y[:, None], with_y], by_cov[:, with_y, y2], by_cov[:, y2, y2]
+            pull = of_cross + 4 * variance[:, None] * wy  # by the cross moments, through mean and covariance
+            by_second = linear + linear.swapaxes(1, 2) + 2 * variance[:, None, None] * ww
+            by_root = by_second @ root + pull[:, :, None] * tau[:, None]
+            by_size = of_y2 + 4 * variance * yy
+            by_tau = (root.swapaxes(1, 2) @ pull[..., None])[..., 0] + 2 * by_size[:, None] * tau
+            by_variance = of_y2 + (ww * second).sum(axis=(1, 2)) + 4 * (wy * cross).sum(axis=1)
+            by_variance = by_variance + yy * (4 * size + 4 * variance)
+            return self._carried_back(position, by_root, by_tau, by_variance)
+
+        return mean, cov, pullback
+
+    def mean(self, position: Array) -> Array:
+        """Return the mean of a record's statistics."""
+        return self.moments(position)[0]
+
+    def log_prior(self, position: Array) -> tuple[Array, Array]:
+        """Return the log prior density and its gradient: the mean is uniform in the bounds."""
+        value, gradient = log_prior(self.places, position)
+        centre = position[self.places.centre]
+        value = value - 2 * np.logaddexp(centre, -centre).sum(axis=0)  # of 1 - tanh², up to a constant
+        gradient[self.places.centre] = -2 * np.tanh(centre)
+        return value, gradient
+
+    def start(self, sums: NoisySums) -> Array:
+        """Return positions that fit the noisy sums, made possible, about."""
+        at = self.places
+        height, slopes, log_error, centre, sd = first_guess(at, sums)
+        position = np.zeros((at.dim, len(height)))
+        position[at.height], position[at.slopes], position[at.log_error] = height, slopes, log_error
+        share = sd
+        if at.first:
+            position[at.centre] = np.arctanh(centre)
+            share = sd / np.sqrt(1 - centre**2)
+        position[at.spread] = np.log(share / (1 - share))
+        return position
+
+    def parameters(self, position: Array) -> tuple[Array, Array]:
+        """Return theta (B, q) and the error variance (B,), in coordinates."""
+        root, tau, variance = self._natural(position)
+        return np.asarray(np.linalg.solve(root.swapaxes(1, 2), tau[..., None])[..., 0], dtype=np.float64), variance
+
+    def response(self, position: Array) -> tuple[Array, Array]:
+        """Return the mean and standard deviation (B,) of the response over all records, in coordinates."""
+        _, tau, variance = self._natural(position)
+        size = (tau**2).sum(axis=1) + variance
+        mean = tau[:, 0] if self.places.first else np.zeros(len(tau))
+        return mean, np.sqrt(size - mean**2)
+
+    def _natural(self, position: Array) -> tuple[Array, Array, Array]:
+        """Return the root G (B, q, q) of the second moments, tau (B, q) and the error variance (B,)."""
+        at = self.places
+        error = np.exp(position[at.log_error])
+        correlation, _ = correlation_root(position[at.partial], at.d)
+        root = np.zeros((position.shape[1], at.q, at.q))
+        root[:, at.first :, at.first :] = np.moveaxis(self._sd(position)[:, None] * correlation, -1, 0)
+        tau = np.empty((position.shape[1], at.q))
+        tau[:, at.first :] = (error * position[at.slopes]).T
+        if at.first:
+            root[:, 0, 0] = 1.0
+            root[:, 1:, 0] = np.tanh(position[at.centre]).T
+            tau[:, 0] = position[0]
+        return root, tau, error**2
+
+    def _sd(self, position: Array) -> Array:
+        share = 1 / (1 + np.exp(-position[self.places.spread]))
+        return np.asarray(share / np.cosh(position[self.places.centre]) if self.places.first else share)
+
+    def _carried_back(self, position: Array, by_root: Array, by_tau: Array, by_variance: Array) -> Array:
+        """Return the gradient by the position from derivatives by root, tau and error variance."""
+        at, gradient = self.places, np.zeros_like(position)
+        error, slopes = np.exp(position[at.log_error]), position[at.slopes]
+        of_slopes = by_tau[:, at.first :].T
+        gradient[at.slopes] = error * of_slopes
+        gradient[at.log_error] = 2 * error**2 * by_variance + error * (slopes * of_slopes).sum(axis=0)
+        correlation, lengths = correlation_root(position[at.partial], at.d)
+        inner = np.moveaxis(by_root[:, at.first :, at.first :], 0, -1)
+        sd = self._sd(position)
+        by_sd = (inner * correlation).sum(axis=1)
+        gradient[at.partial] = by_partial(position[at.partial], lengths, sd[:, None] * inner)
+        share = 1 / (1 + np.exp(-position[at.spread]))
+        gradient[at.spread] = by_sd * sd * (1 - share)
+        if at.first:
+            centre = np.tanh(position[at.centre])
+            gradient[at.height] = by_tau[:, :1].T
+            gradient[at.centre] = by_root[:, 1:, 0].T * (1 - centre**2) - by_sd * sd * centre
+        return gradient

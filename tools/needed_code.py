@@ -1,0 +1,161 @@
+"""What hidden cells define and shown cells need: the statements of hidden code without which the rest would not run.
+
+The book hides its set-up (style, data of a figure) and its checks. A notebook on its own needs the first and not the
+second. Names are followed backwards, from the cells that are kept to the statements that bind them.
+"""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from collections.abc import Iterator, Sequence
+
+CHECKS = ("glue", "assert", "grade")  # calls that belong to the book's own tests
+EFFECTS = ("use_style", "warnings")  # calls that matter though nothing is bound
+
+
+def root(node: ast.expr) -> str:
+    """Return the name that an expression such as ``a.b[0].c()`` begins with."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    """Yield a scope and all those inside it."""
+    yield table
+    for child in table.get_children():
+        yield from scopes(child)
+
+
+def bound(statement: ast.stmt) -> set[str]:
+    """Return the names of the module that a statement binds, or whose objects it changes in place."""
+    top = symtable.symtable(ast.unparse(statement), "cell", "exec")
+    names = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            names.add(root(node))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            names.add(root(node.value.func))
+    return names
+
+
+def read(statement: ast.stmt) -> set[str]:
+    """Return the names of the module that a statement reads, those inside the functions that it defines included."""
+    top = symtable.symtable(ast.unparse(statement), "cell", "exec")
+    names = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
+    for scope in scopes(top):
+        if scope is not top:
+            names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and s.is_global()}
+    for node in ast.walk(statement):  # changed in place: read, too
+        if isinstance(node, ast.AugAssign | ast.Attribute | ast.Subscript):
+            names.add(root(node.target if isinstance(node, ast.AugAssign) else node))
+    return names
+
+
+def replaces(statement: ast.stmt) -> set[str]:
+    """Return the names that hold something new after a statement, whatever they held before."""
+    if isinstance(statement, ast.Assign):
+        targets = [t for target in statement.targets for t in ast.walk(target) if isinstance(t, ast.Name)]
+        return {t.id for t in targets if isinstance(t.ctx, ast.Store)}
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+        return bound(statement)
+    return set()
+
+
+def is_check(statement: ast.stmt) -> bool:
+    """Say whether a statement only tests the book or stores a number for its prose."""
+    if isinstance(statement, ast.Assert):
+        return True
+    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
+        return False
+    function = statement.value.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name.startswith(CHECKS)
+
+
+def bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a loop, a condition or a ``with``."""
+    for field in ("body", "orelse", "finalbody"):
+        yield getattr(statement, field, [])
+
+
+def check_lines(statement: ast.stmt) -> set[int]:
+    """Return the lines of the checks inside a statement; all of its lines where nothing else is in it."""
+    lines: set[int] = set()
+    own = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+    if is_check(statement):
+        return set(own)
+    blocks = [block for block in bodies(statement) if block]
+    for block in blocks:
+        for inner in block:
+            lines |= check_lines(inner)
+    inside = {line for block in blocks for s in block for line in range(s.lineno, (s.end_lineno or s.lineno) + 1)}
+    return set(own) if blocks and inside <= lines else lines
+
+
+def text_of(statement: ast.stmt, source: str, needed: set[str]) -> str:
+    """Return the source of a statement and the comments above it, without checks and imports that nobody needs."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        names = [alias for alias in statement.names if (alias.asname or alias.name.split(".")[0]) in needed]
+        clone = type(statement)(**{field: getattr(statement, field) for field in statement._fields} | {"names": names})
+        return ast.unparse(clone)
+    lines = source.split("\n")
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
+    while first > 1 and lines[first - 2].lstrip().startswith("#"):
+        first -= 1
+    left_out = check_lines(statement)
+    return "\n".join(lines[n - 1] for n in range(first, (statement.end_lineno or first) + 1) if n not in left_out)
+
+
+def wanted(statement: ast.stmt, needed: set[str], figures: bool) -> bool:
+    """Say whether a hidden statement must be kept."""
+    if is_check(statement) or statement.lineno in check_lines(statement):
+        return False
+    if isinstance(statement, ast.Expr):
+        name = root(statement.value)
+        return (name in EFFECTS and figures) or (isinstance(statement.value, ast.Call) and name in needed)
+    return bool(bound(statement) & needed)
+
+
+def needed_code(cells: Sequence[tuple[str, bool]]) -> list[str]:
+    """Return, for each cell given as its source and whether it is kept, the code of it that must stay.
+
+    A kept cell stays as it is. Of a hidden cell the statements stay that kept ones need; often none.
+    """
+    kept, missing = backwards(cells, set())
+    # A function may read a name that is bound only after it was defined.
+    return backwards(cells, missing)[0] if missing else kept
+
+
+def backwards(cells: Sequence[tuple[str, bool]], everywhere: set[str]) -> tuple[list[str], set[str]]:
+    """Go from the last cell to the first; return the code to keep, and the names that are read and never bound above.
+
+    Names in ``everywhere`` are needed wherever they are bound.
+    """
+    figures = any(kept and ("plt." in source or "plot" in source) for source, kept in cells)
+    needed, bound_by_hidden = set(everywhere), set[str]()
+    result: list[str] = []
+    for source, kept in reversed(cells):
+        left: list[str] = []
+        for statement in reversed(ast.parse(source).body):
+            if not kept:
+                bound_by_hidden |= bound(statement)
+            if not kept and not wanted(statement, needed, figures):
+                continue
+            if not kept:
+                left.append(text_of(statement, source, needed))
+                (statement,) = ast.parse(left[-1]).body  # what is left of it: checks inside it read names, too
+            needed = (needed - (replaces(statement) - everywhere)) | read(statement)
+        result.append(source if kept else spaced(left[::-1]))
+    return result[::-1], (needed & bound_by_hidden) - everywhere
+
+
+def spaced(statements: list[str]) -> str:
+    """Join statements, with two empty lines around functions."""
+    text = ""
+    for before, statement in zip(["", *statements], statements, strict=False):
+        is_function = statement.startswith(("def ", "class ", "@")) or before.startswith(("def ", "class ", "@"))
+        imports_end = before.startswith(("import", "from")) and not statement.startswith(("import", "from"))
+        text += ("" if not before else "\n\n\n" if is_function else "\n\n" if imports_end else "\n") + statement
+    return text
