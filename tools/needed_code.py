@@ -7,11 +7,13 @@ second. Names are followed backwards, from the cells that are kept to the statem
 from __future__ import annotations
 
 import ast
+import builtins
 import symtable
 from collections.abc import Iterator, Sequence
 
 CHECKS = ("glue", "assert", "grade")  # calls that belong to the book's own tests
 EFFECTS = ("use_style", "warnings")  # calls that matter though nothing is bound
+BUILTINS = frozenset(dir(builtins))
 
 
 def root(node: ast.expr) -> str:
@@ -36,7 +38,7 @@ def bound(statement: ast.stmt) -> set[str]:
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             names.add(root(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            names.add(root(node.value.func))
+            names |= {root(node.value.func)} - BUILTINS
     return names
 
 
@@ -79,10 +81,9 @@ def names_read(statement: ast.stmt) -> set[str]:
     for scope in scopes(top):
         if scope is not top:
             names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and s.is_global()}
-    for node in ast.walk(statement):  # changed in place: read, too
-        if isinstance(node, ast.AugAssign | ast.Attribute | ast.Subscript):
-            names.add(root(node.target if isinstance(node, ast.AugAssign) else node))
-    return names
+    if isinstance(statement, ast.AugAssign):  # changed in place: read, too
+        names.add(root(statement.target))
+    return names - BUILTINS
 
 
 def replaces(statement: ast.stmt) -> set[str]:
