@@ -32,6 +32,8 @@ def scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 def bound(statement: ast.stmt) -> set[str]:
     """Return the names of the module that a statement binds, or whose objects it changes in place."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):  # what its body does, it does when it is called
+        return {statement.name}
     top = symtable.symtable(ast.unparse(statement), "cell", "exec")
     names = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
     for node in ast.walk(statement):

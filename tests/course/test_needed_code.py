@@ -38,6 +38,7 @@ def test_a_shown_cell_stays_as_it_is() -> None:
         ("rng = 1", "def f(rng):\n    return rng.x[0]", ""),
         ("x = 1\nprint(x)", "print(2)", ""),
         ("total = 0", "for k in (1, 2):\n    total += k", "total = 0"),
+        ("import a\n\n\ndef f():\n    a.start()", "a.b", "import a"),
         ("np.testing.assert_allclose(a, b)", "a", ""),
         ("assert grade('ex-a', x).passed", "x = 1", ""),
     ],
