@@ -21,6 +21,7 @@ __all__ = [
     "discrete_gaussian_delta",
     "gaussian_delta",
     "gaussian_epsilon",
+    "gaussian_loss",
     "gaussian_mu",
     "gaussian_rho",
     "gaussian_scale",
@@ -274,6 +275,31 @@ def gaussian_mu(*, sensitivity: float, scale: float, unit: float | None = None) 
     if steps <= 2 * _MARGIN:
         return None
     return sensitivity / scale * _MARGIN / math.sqrt(1 - 4 / steps**2)
+
+
+def gaussian_loss(*, sensitivity: float, scale: float, unit: float | None = None) -> dict[str, float | None]:
+    """Return the rho and the mu of Gaussian noise, as :meth:`dpbook.PrivacyBudget.spend` takes them.
+
+    Explained in :doc:`/book/background/composition`.
+
+    Parameters
+    ----------
+    sensitivity, scale, unit
+        As in :func:`gaussian_mu`; rho holds for discrete noise too (Canonne, Kamath and Steinke 2020).
+
+    Returns
+    -------
+    dict
+        With ``rho`` and ``mu``.
+
+    Examples
+    --------
+    >>> from dpbook.accounting import gaussian_loss
+    >>> gaussian_loss(sensitivity=1.0, scale=2.0)
+    {'rho': 0.125, 'mu': 0.5}
+    """
+    mu = gaussian_mu(sensitivity=sensitivity, scale=scale, unit=unit)
+    return {"rho": (sensitivity / scale) ** 2 / 2, "mu": mu}
 
 
 def plan_epsilon(*, delta: float, pure: Sequence[float] = (), mu: Sequence[float] = ()) -> float:

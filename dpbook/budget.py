@@ -32,7 +32,7 @@ from dpbook.accountants import Accountant, Cost, Loss, accountant
 from dpbook.ledger_file import LedgerFile, Row
 from dpbook.release import Release, Report
 
-__all__ = ["BudgetExceeded", "Charge", "Paid", "ParallelGroup", "PrivacyBudget", "charge", "fingerprint"]
+__all__ = ["BudgetExceeded", "Charge", "ParallelGroup", "PrivacyBudget", "charge", "fingerprint"]
 
 # Ten spends of 0.1 add up to 1 only within rounding; this much, relative to the limit, is forgiven.
 _CRUMBS = 1e-12
@@ -245,7 +245,7 @@ class PrivacyBudget:
 
     @property
     def accounting(self) -> str:
-        """How losses add up: "addition", "zcdp" or "gaussian"."""
+        """The way in which losses add up, "addition", "zcdp" or "gaussian"."""
         return self._accountant.name
 
     @property
@@ -448,7 +448,8 @@ class PrivacyBudget:
     ) -> bool:
         """Return whether ``spend`` would succeed now.
 
-        ``epsilon`` and ``delta`` must remain, a branch must be open still, and this must be the budget's process.
+        ``epsilon`` and ``delta``, or ``rho`` or ``mu`` where the budget counts those, must remain, a branch must be open
+        still, and this must be the budget's process.
         """
         loss = Loss(*_amounts(epsilon, delta), *_optional(rho, mu))
         cost = self._accountant.cost(loss)
@@ -609,6 +610,8 @@ class ParallelGroup:
         The group's label in the ledger.
     parts : dict of key to positions
         Checked, as :meth:`PrivacyBudget.parallel` does.
+    name : str, optional
+        In the file of a ledger; by default a new one.
 
     Examples
     --------
@@ -839,23 +842,7 @@ def fingerprint(release: Release) -> str:
 
 
 class Paid:
-    """The receipt of a charge: what :func:`charge` returns, and what a release is entered with.
-
-    Explained in :doc:`/book/background/composition`.
-
-    Parameters
-    ----------
-    budget : PrivacyBudget or None
-        That was charged.
-    number : int
-        Of the charge in its ledger.
-
-    Examples
-    --------
-    >>> from dpbook.budget import PrivacyBudget, charge
-    >>> charge(PrivacyBudget(1.0), 0.5, 0.0, label="mean").number
-    1
-    """
+    """The receipt of a charge, with which what was released is entered beside it."""
 
     def __init__(self, budget: PrivacyBudget | None, number: int) -> None:
         self._budget, self.number = budget, number

@@ -2,9 +2,9 @@
 
     python tools/crash.py --kills 500
 
-Two writers at a time open the ledger, spend, and write down what they "released" once the charge is made. Each is killed
-without warning. A release without its charge, an overspent total, or a file that does not open is reported and ends the run.
-The result is written to book/background/results/crash.csv.
+Two writers at a time open the ledger, spend, and write down what they "released" once the charge is made. Each is
+killed without warning. A release without its charge, an overspent total, or a file that does not open is counted. The
+result is written to book/background/results/crash.csv.
 """
 
 from __future__ import annotations
