@@ -448,8 +448,8 @@ class PrivacyBudget:
     ) -> bool:
         """Return whether ``spend`` would succeed now.
 
-        ``epsilon`` and ``delta``, or ``rho`` or ``mu`` where the budget counts those, must remain, a branch must be open
-        still, and this must be the budget's process.
+        ``epsilon`` and ``delta``, or ``rho`` or ``mu`` where the budget counts those, must remain, a branch must be
+        open still, and this must be the process of the budget.
         """
         loss = Loss(*_amounts(epsilon, delta), *_optional(rho, mu))
         cost = self._accountant.cost(loss)
