@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ _SUMS = {
     "This is exact for Gaussian noise, and holds also where one release was chosen after seeing the answer of another.",
 }
 _GUESSES = (0.001, 0.01, 0.1, 0.5)
+_BELIEFS = ("thought before", "at most, by what was counted so far", "at most, once all is spent")
+_CHARGES = ("time (UTC)", "release", "ε", "δ", "fingerprint")
 _STYLE = """
 :root { color-scheme: light dark; --text: #1b1b1b; --page: #ffffff; --line: #c8c8c8; --soft: #f4f4f4; }
 @media (prefers-color-scheme: dark) { :root { --text: #e8e8e8; --page: #16181c; --line: #4a4e57; --soft: #22252b; } }
@@ -99,12 +101,7 @@ class Page:
         text = html.escape
         promise = f"<p><strong>{text(self._guarantee())}</strong></p>"
         promise += "".join(f"<p>{text(each)}</p>" for each in self._meaning())
-        rows = "".join(
-            "<tr>" + "".join(f"<td{_number(i)}>{text(each)}</td>" for i, each in enumerate(row)) + "</tr>"
-            for row in self._rows()
-        )
-        heads = ("time (UTC)", "release", "ε", "δ", "fingerprint")
-        head = "".join(f'<th scope="col"{_number(i)}>{name}</th>' for i, name in enumerate(heads))
+        beliefs, rows = _table(_BELIEFS, self._beliefs(), (0, 1, 2)), _table(_CHARGES, self._rows(), (2, 3))
         own = "".join(
             f"<details><summary>{text(name)}</summary>{_listed(report)}</details>"
             for name, report in self._own_reports()
@@ -114,16 +111,14 @@ class Page:
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>Privacy report</title><style>{_STYLE}</style></head><body><h1>Privacy report</h1>"
             f"{promise}"
-            f"<h2>What it means</h2><ul>{''.join(f'<li>{text(each)}</li>' for each in self._odds())}</ul>"
-            f'<h2>What was released</h2><div class="wide"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{rows}</tbody></table></div>"
+            f"<h2>What it means</h2><p>{text(self._odds())}</p>{beliefs}<h2>What was released</h2>{rows}"
             f"<h2>How it adds up</h2><p>{text(_SUMS[self.budget.accounting])}</p><p>{text(self._sum())}</p>"
             + (f"<h2>Each release</h2>{own}" if own else "")
             + "</body></html>"
         )
 
     def _guarantee(self) -> str:
-        delta = f" and δ = {self.budget.delta:g}" if self.budget.delta else ""
+        delta = f" and {_chance(self.budget.delta)}" if self.budget.delta else ""
         return (
             "Together, all releases listed below are differentially private with ε = "
             f"{self.budget.epsilon:g}{delta} for "
@@ -141,26 +136,23 @@ class Page:
         ]
         if self.budget.delta:
             said.append(
-                f"δ = {self.budget.delta:g} is a probability for which nothing is promised; it should be far below "
-                "one in the "
-                "number of people."
+                f"δ is a probability for which nothing is promised; it should be far below one in the number of people."
             )
         return said
 
-    def _odds(self) -> Iterator[str]:
-        factor = math.exp(min(self.spent[0], 700.0))
-        yield (
-            f"So far ε = {self.spent[0]:.4g} of {self.budget.epsilon:g} is spent. Between any two values of "
-            f"{self.budget.unit}, "
-            f"everything that was released moves nobody's odds by a factor of more than {factor:.3g}."
+    def _odds(self) -> str:
+        total, so_far = (f"{math.exp(min(epsilon, 700.0)):.3g}" for epsilon in (self.budget.epsilon, self.spent[0]))
+        return (
+            f"Between any two values of {self.budget.unit}, everything that this ledger allows moves nobody's odds "
+            "by a "
+            f"factor of more than {total}; what was counted so far, ε = {self.spent[0]:.4g}, by {so_far}. Take "
+            "somebody "
+            "who thinks a claim likely, against one alternative, before seeing anything:"
         )
+
+    def _beliefs(self) -> Iterator[list[str]]:
         for guess in _GUESSES:
-            yield (
-                f"Somebody who holds a claim about {self.budget.unit} for {_share(guess)} likely, against one "
-                "alternative, can after "
-                f"all of it hold it for at most {_share(most(guess, self.spent[0]))} likely; once everything is spent, "
-                f"{_share(most(guess, self.budget.epsilon))}."
-            )
+            yield [_share(each) for each in (guess, most(guess, self.spent[0]), most(guess, self.budget.epsilon))]
 
     def _rows(self) -> Iterator[list[str]]:
         for line in self.lines:
@@ -197,8 +189,20 @@ def _cells(line: Charge) -> list[str]:
     return [line.time[:16].replace("T", " "), name, f"{line.epsilon:.4g}", f"{line.delta:.3g}", line.fingerprint[:12]]
 
 
-def _number(column: int) -> str:
-    return ' class="number"' if column in (2, 3) else ""
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
+    """Return a table in HTML; columns of numbers are set flush right."""
+
+    def cells(row: Sequence[str], tag: str) -> str:
+        kinds = [' class="number"' if i in numbers else "" for i in range(len(row))]
+        each = (f"<{tag}{kind}>{html.escape(cell)}</{tag.split()[0]}>" for cell, kind in zip(row, kinds, strict=True))
+        return f"<tr>{''.join(each)}</tr>"
+
+    head, body = cells(columns, 'th scope="col"'), "".join(cells(row, "td") for row in rows)
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+
+
+def _chance(delta: float) -> str:
+    return f"δ = {delta:g} (one in {1 / delta:,.0f})"
 
 
 def _share(probability: float) -> str:

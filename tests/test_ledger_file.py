@@ -319,31 +319,3 @@ def test_a_release_that_was_paid_for_is_not_lost_when_the_file_is(path):
     path.unlink()
     with pytest.warns(UserWarning, match="charged, but its fingerprint is not in the ledger"):
         assert paid.entered(made) is made
-
-
-def test_a_report_of_a_project_is_for_people(path):
-    budget = opened(path)
-    charge(budget, 0.5, 0.0, label="answers | *bold* <b>").entered(
-        expfam.release([0, 1, 1, 1], expfam.Binomial(), epsilon=0.5, rng=np.random.default_rng(1))
-    )
-    with budget.parallel(n=20, parts={"north": 10, "south": 10}, fixed_by=DESIGN) as group:
-        group.branch("north").spend(0.25, label="mean")
-    text, page = budget.report(), PrivacyBudget.open(path).report("html")
-    for said in ("one patient", "ε = 1 and δ = 1e-06", "at most 67.9 %", "part north: mean", "seeded teaching noise"):
-        assert said in text, said
-    for said in ("one patient", "ε = 1 and δ = 1e-06", "67.9 %", "part 'north': mean", "&lt;b&gt;", "<details>"):
-        assert said in page.replace("&#x27;", "'"), said
-    assert "<b>" not in page
-    assert "http" not in page
-    assert "src=" not in page
-    with pytest.raises(ValueError, match="format"):
-        budget.report("pdf")
-
-
-def test_what_is_left_is_said_in_words(path):
-    budget = opened(path)
-    budget.spend(0.5)
-    assert "0.5 of ε = 1 is spent" in budget.afford()
-    assert "ε up to 0.5" in budget.afford()
-    budget.spend(0.5)
-    assert budget.afford().endswith("Nothing is left.")
