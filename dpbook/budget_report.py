@@ -82,14 +82,9 @@ class Page:
     def markdown(self) -> str:
         """Return the page as Markdown."""
         parts = ["## Privacy report", "", self._guarantee(), "", *self._meaning(), "", "### What it means", ""]
-        parts += [f"- {line}" for line in self._odds()]
-        parts += [
-            "",
-            "### What was released",
-            "",
-            "| time (UTC) | release | ε | δ | fingerprint |",
-            "|---|---|---|---|---|",
-        ]
+        parts += [self._odds(), "", *_headed(_BELIEFS)]
+        parts += [f"| {' | '.join(row)} |" for row in self._beliefs()]
+        parts += ["", "### What was released", "", *_headed(_CHARGES)]
         parts += [f"| {' | '.join(_escaped(each) for each in row)} |" for row in self._rows()]
         parts += ["", "### How it adds up", "", _SUMS[self.budget.accounting], "", self._sum()]
         for name, report in self._own_reports():
@@ -136,7 +131,7 @@ class Page:
         ]
         if self.budget.delta:
             said.append(
-                f"δ is a probability for which nothing is promised; it should be far below one in the number of people."
+                "δ is a probability for which nothing is promised; it should be far below one in the number of people."
             )
         return said
 
@@ -207,6 +202,10 @@ def _chance(delta: float) -> str:
 
 def _share(probability: float) -> str:
     return f"{100 * probability:.3g} %"
+
+
+def _headed(columns: Sequence[str]) -> list[str]:
+    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
 def _escaped(text: str) -> str:
