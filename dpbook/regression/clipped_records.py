@@ -16,7 +16,7 @@ from dpbook import moments
 from dpbook._arrays import Array, times
 from dpbook.moments import ClippedNormal, Nodes, NoisySums, Pullback, clipped_normal, normal_nodes
 from dpbook.regression.layout import Layout
-from dpbook.regression.scale_free import Places, Straightened, by_partial, correlation_root, first_guess, log_prior
+from dpbook.regression.scale_free import Places, Softened, by_partial, correlation_root, first_guess, log_prior
 from dpbook.regression.task import CovariatePrior, Draws, ParameterPrior, Task, drawn
 
 __all__: list[str] = []
@@ -44,7 +44,7 @@ def sample(
         nodes, _ = nodes_for(task.part(slice(done, done + 1)))
         size = max(1, _ROOM // (len(nodes.points) * task.layout.size * chains))
         part = task.part(slice(done, done + size))
-        law = Straightened(_law(part, *nodes_for(part), chains))
+        law = Softened(_law(part, *nodes_for(part), chains), part.sums)
         position = moments.sample(
             law, part.sums, per_chain=per_chain, chains=chains, rng=rng, warm_up=warm_up, progress=progress
         )
@@ -57,7 +57,9 @@ def _law(task: Task, nodes: Nodes, offset: Array | None = None, chains: int = 1)
     """Return the law of a task's records, for all its chains."""
     low, high = (np.tile(each, (chains, 1)) for each in task.box)
     priors = None if task.prior is None else task.beliefs(chains)
-    return ClippedRecords(task.layout, low, high, nodes, priors, 0.0 if offset is None else np.tile(offset, (chains, 1)))
+    return ClippedRecords(
+        task.layout, low, high, nodes, priors, 0.0 if offset is None else np.tile(offset, (chains, 1))
+    )
 
 
 def nodes_for(task: Task) -> tuple[Nodes, Array]:
@@ -125,6 +127,7 @@ class ClippedRecords:
     ) -> None:
         self.places = Places(layout, centred=True)
         self.dim = self.places.dim
+        self.bounded = False
         self.certain: NDArray[np.bool_] = np.zeros(layout.size, dtype=bool)
         self._low, self._high, self._priors = low, high, priors
         self._scores, self._weights = nodes
@@ -289,7 +292,9 @@ class ClippedRecords:
         by_of_both = 2 * weights * (w @ wy[..., None])[..., 0]
         by_squares = yy[:, None] * weights
         cross = each[..., at.with_y]
-        by_w = 2 * (of_y[..., None] * weighted + (weights * of_both)[..., None] * wy[:, None]) + cross * first[..., None]
+        by_w = (
+            2 * (of_y[..., None] * weighted + (weights * of_both)[..., None] * wy[:, None]) + cross * first[..., None]
+        )
         for k in np.flatnonzero(at.of_x):
             i, j = at.layout.rows[k], at.layout.columns[k]
             by_w[..., i] += each[..., k] * w[..., j]
