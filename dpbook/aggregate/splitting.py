@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from tqdm import tqdm
 
-from dpbook._arrays import Array
+from dpbook._arrays import Array, IntArray
 from dpbook._columns import Named, Rows, Table, element_by_element, holds_tables, own_frame, pieces_of
 from dpbook._dask import dask_partitions, is_dask
 from dpbook._validation import integer
@@ -26,8 +25,6 @@ from dpbook.records import as_chunks
 from dpbook.schema import Schema
 
 __all__ = ["Moments", "partition_frames", "partition_labels"]
-
-IntArray = NDArray[np.int64]
 
 # Records whose labels are drawn, and whose moments are added up, at a time. Every form of data is cut at the same
 # places, so that the same records give the same floats.
