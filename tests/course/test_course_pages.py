@@ -18,6 +18,7 @@ from course_pages import (
     split_check,
     without_bars,
 )
+from IPython.core.interactiveshell import InteractiveShell
 
 from dpbook import __version__
 
@@ -64,9 +65,24 @@ def test_an_answer_is_split_from_its_check() -> None:
 def test_the_first_cell_installs_this_version_and_no_program_for_notebooks() -> None:
     assert f'"dpbook[scale,sklearn]=={__version__}"' in packages()
     cell = install_cell([], "https://example.org", "1-one")
-    assert "%pip install --quiet --find-links .. --find-links https://example.org/ " in cell
     assert "urlretrieve" not in cell
     assert "jupyterlab" not in cell
+
+
+@pytest.mark.parametrize(("beside", "shelf"), [(True, ".."), (False, "https://example.org/")])
+def test_the_first_cell_takes_the_package_from_beside_it_or_else_from_the_site(
+    beside: bool, shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two: pip would ask a site that it cannot reach five times for each of sixty packages."""
+    (tmp_path / "1-one").mkdir()
+    monkeypatch.chdir(tmp_path / "1-one")
+    if beside:
+        (tmp_path / f"dpbook-{__version__}-py3-none-any.whl").touch()
+    shell, asked = InteractiveShell(), list[str]()
+    shell.register_magic_function(asked.append, magic_name="pip")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    shell.run_cell(install_cell([], "https://example.org", "1-one")).raise_error()
+    assert asked == [f"install --quiet --find-links {shelf} {' '.join(packages())}"]
 
 
 @pytest.mark.parametrize("files", [["checks.py"], ["study.py", "results/one.csv", "results/two.csv"]])
