@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 from course_pages import (
@@ -78,7 +79,8 @@ def test_the_first_cell_takes_the_package_from_beside_it_or_else_from_the_site(
     monkeypatch.chdir(tmp_path / "1-one")
     if beside:
         (tmp_path / f"dpbook-{__version__}-py3-none-any.whl").touch()
-    shell, asked = InteractiveShell(), list[str]()
+    make_shell: Any = InteractiveShell
+    shell, asked = make_shell(), list[str]()
     shell.register_magic_function(asked.append, magic_name="pip")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     shell.run_cell(install_cell([], "https://example.org", "1-one")).raise_error()
