@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,22 @@ def test_the_files_that_code_reads_go_with_it(tmp_path: Path) -> None:
     assert companions(tmp_path, ["import numpy"]) == []
 
 
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
 def test_every_section_of_chapter_1_has_a_note_for_the_instructor() -> None:
-    book = Path(__file__).resolve().parents[2] / "book" / "background"
-    for section in book.glob("*.ipynb"):
+    for section in (BOOK / "background").glob("*.ipynb"):
         assert len(notes_on(f"book/background/{section.stem}").split()) > 30, section.stem
-    assert notes_on("book/regression/case-earnings") == ""
+    assert notes_on("book/background/a-section-without-one") == ""
+
+
+def test_every_note_is_on_a_section_that_exists() -> None:
+    for file in (BOOK.parent / "course" / "notes").glob("*.md"):
+        named = re.findall(r"^## (\S+)$", file.read_text(encoding="utf-8"), re.M)
+        assert named
+        for name in named:
+            assert (BOOK / file.stem / f"{name}.ipynb").exists(), name
+            assert len(notes_on(f"book/{file.stem}/{name}").split()) > 25, name
 
 
 def test_the_book_has_an_address() -> None:
