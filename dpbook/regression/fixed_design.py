@@ -18,7 +18,7 @@ from dpbook import moments
 from dpbook._arrays import Array
 from dpbook.moments import NoisySums, Pullback, clipped_normal
 from dpbook.regression.layout import Layout
-from dpbook.regression.scale_free import Places, Straightened, by_partial, correlation_root, first_guess, log_prior
+from dpbook.regression.scale_free import Places, Softened, by_partial, correlation_root, first_guess, log_prior
 from dpbook.regression.task import Draws, Task, drawn
 
 __all__: list[str] = []
@@ -41,7 +41,7 @@ def sample(
     found = []
     for first in range(0, task.releases, size):
         part = task.part(slice(first, first + size))
-        law = Straightened(FixedDesign(task.layout), part.sums)
+        law = Softened(FixedDesign(task.layout), part.sums)
         found.append(drawn(law.parameters, moments.sample(law, part.sums, **settings, rng=rng)))
     return Draws(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
