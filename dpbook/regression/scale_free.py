@@ -148,12 +148,12 @@ class Straightened:
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
         """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
-        mean, cov, pullback = self._law.moments(self._bent(position))
+        mean, cov, pullback = self._law.moments(self.bent(position))
         return mean, cov, lambda by_mean, by_cov: self._pulled(position, pullback(by_mean, by_cov))
 
     def mean(self, position: Array) -> Array:
         """Return the mean of a record's statistics."""
-        return self._law.mean(self._bent(position))
+        return self._law.mean(self.bent(position))
 
     def log_prior(self, position: Array) -> tuple[Array, Array]:
         """Return the log prior density and its gradient, with the volume of the map.
@@ -161,7 +161,7 @@ class Straightened:
         That is cosh r (sinh r / r)^(d - 1) for the slopes, and the unit of the height.
         """
         at, d = self._places, self._places.d
-        bent = self._bent(position)
+        bent = self.bent(position)
         value, gradient = self._law.log_prior(bent)
         unit, share = self._unit(bent)
         gradient[at.log_error] += share
@@ -176,7 +176,7 @@ class Straightened:
 
     def parameters(self, position: Array) -> tuple[Array, Array]:
         """Return theta (B, q) and the error variance (B,), in coordinates."""
-        return self._law.parameters(self._bent(position))
+        return self._law.parameters(self.bent(position))
 
     def straight(self, position: Array) -> Array:
         """Return where a position of the law itself is, in these coordinates."""
@@ -188,7 +188,7 @@ class Straightened:
         out[at.height] = (position[at.height] - self._tiled(self._centre, position)) / self._unit(position)[0]
         return out
 
-    def _bent(self, position: Array) -> Array:
+    def bent(self, position: Array) -> Array:
         """Return the law's own position."""
         at, out = self._places, position.copy()
         r, ratio, _ = _stretch(position[at.slopes])
@@ -212,7 +212,7 @@ class Straightened:
     def _pulled(self, position: Array, gradient: Array) -> Array:
         """Return derivatives by these coordinates from those by the law's own."""
         at, out, v = self._places, gradient.copy(), position[self._places.slopes]
-        unit, share = self._unit(self._bent(position))
+        unit, share = self._unit(self.bent(position))
         out[at.height] = gradient[at.height] * unit
         out[at.log_error] += share * (position[at.height] * out[at.height]).sum(axis=0)
         r, ratio, by_r = _stretch(v)
@@ -258,6 +258,10 @@ class Softened:
     def parameters(self, position: Array) -> tuple[Array, Array]:
         """Return theta (B, q) and the error variance (B,), in coordinates."""
         return self._law.parameters(self._bent(position)[0])
+
+    def natural(self, position: Array) -> Array:
+        """Return the positions of the law itself."""
+        return self._law.bent(self._bent(position)[0])
 
     def soft(self, straight: Array) -> Array:
         """Return where a straightened position is, in these coordinates."""
