@@ -154,8 +154,9 @@ def normal_laplaces_logpdf(y: ArrayLike, mean: ArrayLike, variance: ArrayLike, s
     Examples
     --------
     >>> from dpbook.latent_noise import normal_laplace_logpdf, normal_laplaces_logpdf
-    >>> print(normal_laplace_logpdf(3.0, 1.0, 4.0, 2.0).round(4), normal_laplaces_logpdf([3.0], 1.0, 4.0, [2.0]).round(4))
-    -2.2896 -2.2896
+    >>> one, two = normal_laplace_logpdf(3.0, 1.0, 4.0, 2.0), normal_laplaces_logpdf([3.0, 3.0], 1.0, 4.0, [2.0, 2.0])
+    >>> print(one.round(4), normal_laplaces_logpdf([3.0], 1.0, 4.0, [2.0]).round(4), two > 2 * one)
+    -2.2896 -2.2896 True
     """
     values, widths = finite_array("y", y, ndim=1), positive_array("scale", scale)
     mean, variance = np.broadcast_arrays(finite_array("mean", mean), non_negative_array("variance", variance))

@@ -201,6 +201,16 @@ class NoisySums:
         scale = np.reshape(self.scale, (len(self.noisy), -1))
         return np.broadcast_to((2.0 if self.laplace else 1.0) * scale**2, self.noisy.shape)
 
+    def side_by_side(self) -> NoisySums:
+        """Return the noisy sums of all observations in a row, (release, observation times k); a single one stays."""
+        if self.several is None:
+            return self
+        noisy, scale = self.several
+        shape = (len(self.noisy), -1)
+        each = np.broadcast_to(scale[..., None], noisy.shape)
+        flat = [np.moveaxis(array, 0, 1).reshape(shape) for array in (noisy, each)]
+        return NoisySums(flat[0], flat[1], self.n, self.laplace)
+
     def repeated(self, chains: int) -> NoisySums:
         """Return the same for every chain, chains slowest."""
         return NoisySums(
@@ -284,13 +294,6 @@ class _SideBySide:
         total = (scale**-2).sum(axis=1)
         mean = (sums.noisy.reshape(shape) * scale**-2).sum(axis=1) / total
         return self._law.start(NoisySums(mean, total**-0.5, sums.n, sums.laplace))
-
-
-def _all_observed(sums: NoisySums, noisy: Array, scale: Array) -> NoisySums:
-    """Return the noisy sums of all observations side by side, (release, observation times k)."""
-    flat, each = (np.moveaxis(x, 0, 1) for x in (noisy, np.broadcast_to(scale[..., None], noisy.shape)))
-    shape = (len(sums.noisy), -1)
-    return NoisySums(flat.reshape(shape), each.reshape(shape), sums.n, sums.laplace)
 
 
 class _Point(NamedTuple):
@@ -444,7 +447,7 @@ def sample(
     rng = analyst_generator(rng)
     warm_up = _WARM_UP if warm_up is None else warm_up
     if sums.several is not None:
-        law, sums = _SideBySide(law, len(sums.several[0])), _all_observed(sums, *sums.several)
+        law, sums = _SideBySide(law, len(sums.several[0])), sums.side_by_side()
     likelihood = _Likelihood(law, sums.repeated(chains))
     variance = np.tile(sums.variance, (chains, 1))
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused
