@@ -20,10 +20,9 @@ from dpbook._arrays import Array
 from dpbook._validation import finite_array, one_of
 from dpbook.expfam.latent_sums import NormalSums, SumsLaw
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity
-from dpbook.posterior import Posterior
 from dpbook.release import Release
 
-__all__ = ["OUTSIDE", "Family", "posterior_of", "require_moderate"]
+__all__ = ["OUTSIDE", "Family", "require_moderate"]
 
 OUTSIDE = ("clip", "redact")
 _LARGEST, _CLOSEST = 1e100, 1e-100  # of bounds: beyond, sums and squares of some records would leave the floats
@@ -76,10 +75,12 @@ class Family(ABC):
         The one of these labels that every unknown one counts as; without it an unknown label raises.
     mechanisms : tuple of str
         The mechanisms whose releases it can be inferred from.
+    instead : str, default "another family"
+        What to use where a check finds that the family does not fit, beside wider bounds and :func:`release_mean`.
     cautious_theta : optional
         The guess at theta that :func:`preview` takes where none is given.
     default_prior : optional
-        The prior that :func:`preview` takes where none is given.
+        The prior that :func:`preview` and :func:`infer` take where none is given.
 
     Examples
     --------
@@ -144,6 +145,7 @@ class Family(ABC):
     categories: tuple[Any, ...] = ()
     other: Any = None
     mechanisms: tuple[str, ...] = ("laplace", "gaussian")
+    instead: str = "another family"
     cautious_theta: Any = None
     default_prior: Any = None
 
@@ -287,6 +289,20 @@ class Family(ABC):
         """
         return None
 
+    def draw_records(self, theta: Array, n: int, rng: np.random.Generator) -> Array:
+        """Return ``n`` records for each of the parameters ``theta`` (B, ...), (B, n), by ``rng``: for ``"records"``."""
+        raise TypeError(f"{type(self).__name__} does not say how to draw records")
+
+    def stretched(
+        self, prior: Any, theta: Array, records: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array, Array]:
+        """Return moved parameters, the ``records`` (B, n) that they make of the same innovations, log prior ratios.
+
+        For ``"records"``, where parameters and records hold each other fast; by default nothing moves. The ratio is
+        that of the ``prior`` densities in the coordinates in which ``rng`` moved ``theta`` evenly.
+        """
+        return theta, records, np.zeros(len(records))
+
     def nearest_valid(self, sums: Array, n: Array) -> Array:
         """Return the sums of sufficient statistics nearest to ``sums`` that ``n`` records could have."""
         return _within(sums, n, self.statistic_range)
@@ -297,8 +313,12 @@ class Family(ABC):
 
     # What it may say: the posterior
 
+    def default_method(self, release: Release) -> str:
+        """Return the method of :func:`infer` for a ``release`` where none is named; by default the first."""
+        return self.methods(release.mechanism)[0]
+
     def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
-        """Return the methods of :func:`infer` for releases by ``mechanism``, the default first."""
+        """Return the methods of :func:`infer` for releases by ``mechanism``, that for large n first."""
         return ("collapsed", "gibbs", "naive") if self.parameters == 1 else ("gibbs", "naive")
 
     def natural(self, theta: Array) -> tuple[Array, Array]:
@@ -316,6 +336,10 @@ class Family(ABC):
         """Return the posterior density given ``release`` and ``prior`` exactly, where methods has ``"exact"``."""
         raise TypeError(f"{type(self).__name__} has no exact posterior")
 
+    def exact_draws(self, release: Release, prior: Any, count: int, rng: np.random.Generator) -> Array:
+        """Return draws of theta given ``release`` and ``prior``, by ``rng``, where methods has ``"exact"``."""
+        return self.exact_density(release, prior).draw(count, rng)
+
     # What it may say: previews
 
     @property
@@ -326,11 +350,6 @@ class Family(ABC):
     def prior_information(self, prior: Any) -> Array:
         """Return the precision matrix of the ``prior`` in the free directions; default: 1 / its ``variance``."""
         return np.asarray(np.linalg.inv(np.atleast_2d(prior.variance)))
-
-
-def posterior_of(family: Family, theta: Array, method: str) -> Posterior:
-    """Return draws of theta, (chain, draw, ...), as a posterior that knows what its components are called."""
-    return Posterior({"theta": theta}, method, labels={"theta": family.labels} if family.labels else {})
 
 
 def _within(sums: Array, n: Array, each: tuple[float, float]) -> Array:

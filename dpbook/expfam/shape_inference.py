@@ -33,7 +33,10 @@ def infer_shapes(
     labels = _check(releases)
     alpha = _alpha(prior, len(labels))
     shape = (chains, -(-draws // chains))
-    counts = [draw_counts(_table(each, alpha), shape[0] * shape[1], rng).reshape(*shape, -1) for each in releases]
+    counts = [
+        draw_counts(NoisyTable.of(each, "histogram", alpha), shape[0] * shape[1], rng).reshape(*shape, -1)
+        for each in releases
+    ]
     shares = draw_probabilities(np.stack(counts), alpha, rng)
     named = {"probabilities": labels}
     edges = cells_of(releases[0])
@@ -68,16 +71,6 @@ def _alpha(prior: Any, cells: int) -> Array:
     if not isinstance(prior, Dirichlet) or np.size(prior.alpha) != cells:
         raise TypeError(f"prior must be None or a Dirichlet with {cells} pseudo-counts, one per cell; got {prior!r}")
     return np.asarray(prior.alpha, dtype=float)
-
-
-def _table(release: Release, alpha: Array) -> NoisyTable:
-    noisy = np.asarray(release["histogram"], dtype=float)
-    table = NoisyTable(noisy, release.scale["histogram"], release.n, alpha, release.mechanism == "laplace")
-    seen = release.observations
-    if len(seen) == 1:
-        return table
-    scales = np.array([each.scale["histogram"] for each in seen])
-    return table._replace(several=(np.stack([np.asarray(each["histogram"], dtype=float) for each in seen]), scales))
 
 
 def _mean_and_sd(releases: Sequence[Release], draws: int, rng: np.random.Generator) -> tuple[Array, Array]:

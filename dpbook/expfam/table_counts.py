@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpbook._arrays import Array
+from dpbook.release import Release
 
 __all__ = ["NoisyTable", "draw_counts", "draw_probabilities"]
 
@@ -33,6 +34,17 @@ class NoisyTable(NamedTuple):
     alpha: Array
     laplace: bool
     several: tuple[Array, Array] | None = None  # where ``noisy`` is a mean: (observation, k) counts, their scales
+
+    @classmethod
+    def of(cls, release: Release, name: str, alpha: Array) -> NoisyTable:
+        """Return the table that a release, or several put together, holds under a name."""
+        noisy, scale = np.asarray(release[name], dtype=float), release.scale[name]
+        table = cls(noisy, scale, release.n, alpha, release.mechanism == "laplace")
+        seen = release.observations
+        if len(seen) == 1:
+            return table
+        parts = np.stack([np.asarray(each[name], dtype=float) for each in seen])
+        return table._replace(several=(parts, np.array([each.scale[name] for each in seen])))
 
     def log_noise(self, counts: Array) -> Array:
         """Return the log density of the noise that counts (k, points) imply, up to a constant."""

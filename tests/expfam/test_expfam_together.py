@@ -45,6 +45,18 @@ def test_the_binomial_posterior_is_that_of_an_enumeration_of_all_counts(n, epsil
     np.testing.assert_allclose(density.pdf(theta), exact, rtol=1e-9, atol=1e-14)
 
 
+def test_the_exact_posterior_of_few_counts_is_that_of_all_data_sets():
+    """4 counts up to 3, by the law of their sum."""
+    parts = released([0, 2, 3, 1], Poisson(0, 3), (0.7, 1.5), np.random.default_rng(2))
+    theta = np.linspace(0.3, 5, 12)
+    one = np.array([[*stats.poisson.pmf([0, 1, 2], t), stats.poisson.sf(2, t)] for t in theta])
+    four = np.array([np.convolve(np.convolve(p, p), np.convolve(p, p)) for p in one])
+    noise = np.exp(sum(stats.laplace.logpdf(part["sum"][0], np.arange(13), part.scale["sum"]) for part in parts))
+    exact = np.log(four @ noise) + Gamma(2, 1).log_density(theta)
+    density = np.log(expfam.posterior_density(together(*parts), Gamma(2, 1), method="exact").pdf(theta))
+    np.testing.assert_allclose(density - density[0], exact - exact[0], atol=1e-6)
+
+
 def test_a_million_records_and_noisy_counts_far_outside_are_no_trouble():
     rng = np.random.default_rng(3)
     parts = released(np.ones(1_000_000), Binomial(), (0.01, 0.02), rng)
@@ -120,8 +132,9 @@ def test_together_they_say_more_than_each_alone(case, mechanism):
     assert width[0] < 0.93 * min(width[1:])
 
 
-def test_gibbs_with_several_releases_agrees_with_an_enumeration():
-    """A multinomial of 60 records: the exact law of the counts, against 20 chains of 500."""
+@pytest.mark.parametrize("method", ["exact", "gibbs"])
+def test_a_multinomial_agrees_with_an_enumeration(method):
+    """60 records: the exact law of the counts, against independent draws and 20 chains of 500."""
     rng = np.random.default_rng(7)
     alpha = np.array([1.0, 2.0, 1.0])
     parts = released(rng.integers(0, 3, 60), Multinomial(3), (0.3, 0.5), rng)
@@ -131,7 +144,7 @@ def test_gibbs_with_several_releases_agrees_with_an_enumeration():
     weights = special.softmax(log_prior + noise)
     mean = weights @ (tables + alpha) / 64
     second = weights @ ((tables + alpha) * (tables + alpha + 1)) / (64 * 65)
-    found = expfam.infer(together(*parts), Dirichlet(alpha), method="gibbs", draws=10_000, rng=rng)
+    found = expfam.infer(together(*parts), Dirichlet(alpha), method=method, draws=10_000, rng=rng)
     np.testing.assert_allclose(found.mean("theta"), mean, atol=0.012)
     np.testing.assert_allclose(found.sd("theta"), np.sqrt(second - mean**2), rtol=0.08)
 
