@@ -55,7 +55,7 @@ __all__ = [
 
 _LOCAL = "randomized response"
 _FEW_SUMS = 2048  # values of a sum of counts, up to which its law is computed by default
-_FEW_RECORDS = 50  # up to which normal records are drawn themselves by default
+_FEW_RECORDS = 50  # up to which the records themselves are drawn by default
 _EXACT = 100  # categories: with more, draws of a whole table take seconds
 
 
@@ -336,6 +336,10 @@ class Exponential(ClippedPowers):
     def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
         """Return latent records, too: exact, for few of them."""
         return ("collapsed", "records", "gibbs", "naive")
+
+    def default_method(self, release: Release) -> str:
+        """Return latent records where they are few: there sums are not normal."""
+        return "records" if release.n <= _FEW_RECORDS else "collapsed"
 
     def draw_records(self, theta: Array, n: int, rng: np.random.Generator) -> Array:
         """Draw exponential records."""

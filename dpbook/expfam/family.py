@@ -38,8 +38,10 @@ class Family(ABC):
     right for one parameter and one statistic, the record itself. Override :attr:`inside_range` if t(x) is not x,
     :attr:`statistic_range` if t has limits, :meth:`check_records` if not every number is a record,
     :meth:`check_parameter` if not every number is a parameter, :meth:`simulate_sums` to make Gibbs mix where noise
-    drowns the sums, :meth:`natural` for posterior sampling, and :attr:`settings` if there are public numbers beside
-    the bounds. A family of your own cannot travel in a release: pass it to ``infer(…, family=…)``.
+    drowns the sums, :meth:`cell_probabilities` so that a release can check the family, :meth:`draw_records` and
+    :meth:`stretched` for the method "records", :meth:`natural` for posterior sampling, and :attr:`settings` if there
+    are public numbers beside the bounds. A family of your own cannot travel in a release: pass it to
+    ``infer(…, family=…)``.
 
     *Shapes.* Arguments of methods are batched: theta is (...) for one parameter and (..., p) for several, and may be
     extreme; sums are (..., size); numbers of records n broadcast with the batch. ``outside`` is what becomes of
@@ -126,12 +128,19 @@ class Family(ABC):
     >>> law.log_density(sums, noise).shape, waits.nearest_released(sums + 100, n).ravel()
     ((2,), array([20., 20.]))
     >>> waits.methods(), waits.updated(prior, 3.5, 2), waits.prior_information(prior)
-    (('collapsed', 'gibbs', 'naive'), Gamma(shape=4.0, rate=4.5), array([[0.5]]))
+    (('collapsed', 'records', 'gibbs', 'naive'), Gamma(shape=4.0, rate=4.5), array([[0.5]]))
     >>> waits.sensitivity("clip"), waits.moments(1.0)[0].round(3)
     (2.0, array([0.865, 1.   ]))
     >>> count = expfam.release([0, 1, 1], expfam.Binomial(), epsilon=1.0, rng=rng)
     >>> expfam.Binomial().exact_density(count, expfam.Beta(1, 1)).weights.size
     4
+    >>> expfam.Binomial().exact_draws(count, expfam.Beta(1, 1), 5, rng).shape, expfam.Binomial().default_method(count)
+    ((5,), 'exact')
+    >>> waits.cell_probabilities(theta, np.array([0.0, 1.0, 2.0])).shape
+    (2, 4)
+    >>> made_up = waits.draw_records(theta, 3, rng)
+    >>> made_up.shape, waits.stretched(prior, theta, made_up, rng)[1].shape
+    ((2, 3), (2, 3))
     """
 
     name: str
@@ -337,7 +346,7 @@ class Family(ABC):
         raise TypeError(f"{type(self).__name__} has no exact posterior")
 
     def exact_draws(self, release: Release, prior: Any, count: int, rng: np.random.Generator) -> Array:
-        """Return draws of theta given ``release`` and ``prior``, by ``rng``, where methods has ``"exact"``."""
+        """Return ``count`` draws of theta given ``release`` and ``prior`` by ``rng``, where methods has "exact"."""
         return self.exact_density(release, prior).draw(count, rng)
 
     # What it may say: previews

@@ -18,6 +18,7 @@ from dpbook.expfam.families import family_of, require_family
 from dpbook.expfam.family import Family
 from dpbook.expfam.fit import FamilyPosterior, FitCheck, checked, conflict, from_prior
 from dpbook.expfam.gibbs import gibbs_start, gibbs_step
+from dpbook.expfam.negative_binomial import CountLaw
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, density_of, times_likelihood
 from dpbook.expfam.record_models import FamilyRecords, Theta
 from dpbook.expfam.remarks import remarks
@@ -46,7 +47,7 @@ _OPTIONS: dict[str, dict[str, Option]] = {
 
 
 def methods_of(family: Family) -> tuple[str, ...]:
-    """Return the methods of :func:`infer` that a family has, the default first.
+    """Return the methods of :func:`infer` that a family has, the default for large samples first.
 
     Explained in :doc:`/book/exponential-families/noise-aware-inference`.
 
@@ -63,7 +64,7 @@ def methods_of(family: Family) -> tuple[str, ...]:
     --------
     >>> from dpbook.expfam import Exponential, methods_of
     >>> methods_of(Exponential(0, 10))
-    ('collapsed', 'gibbs', 'naive')
+    ('collapsed', 'records', 'gibbs', 'naive')
     """
     require_family(family)
     return family.methods()
@@ -106,6 +107,8 @@ def posterior_density(
     [0.211, 0.131]
     """
     model, prior, chosen = _check([release], prior, method, family)
+    if method is None and chosen in _CHAINS:
+        chosen = model.methods(release.mechanism)[0]
     if model.parameters != 1 or chosen in _CHAINS:
         raise ValueError(f"method must be one with a density, for a one-parameter family; got {chosen!r}, {model!r}")
     return _density(release, prior, model, chosen)
@@ -170,8 +173,8 @@ def infer(
         The conjugate prior of theta; the binomial and the negative binomial have a weak one of their own. For a mean or
         a histogram, which need none, the Dirichlet prior of the cells.
     method : {"exact", "collapsed", "moments", "records", "gibbs", "naive"}, optional
-        Default: exact where that is quick (binomial, multinomial, few Poisson counts; few normal records, by latent
-        records); otherwise collapsed for one parameter, moments for the negative binomial, Gibbs for the rest.
+        Default: exact where that is quick (binomial, multinomial, few Poisson counts; few normal or exponential records,
+        by latent records); otherwise collapsed for one parameter, moments for the negative binomial, Gibbs for the rest.
     draws : int, default 4000
         How many draws in all.
     chains : int, optional
@@ -321,9 +324,9 @@ def _moments(
     noisy, n = np.stack([each["sum"] for each in releases]), np.array([float(each.n) for each in releases])
     scale = np.array([each.scale["sum"] for each in releases])
     sums = moments.NoisySums(noisy, scale, n, releases[0].mechanism == "laplace", _side_by_side(releases))
-    law = family.law(prior, _outside(releases[0]))
+    law = CountLaw(family, prior, _outside(releases[0]))
     drawn = moments.sample(law, sums, per_chain=-(-draws // chains), chains=chains, rng=rng, progress=progress)
-    return list(np.moveaxis(family.theta_at(drawn), 2, 0))
+    return list(np.moveaxis(law.theta_at(drawn), 2, 0))
 
 
 def _records(
