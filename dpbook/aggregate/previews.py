@@ -17,6 +17,7 @@ from dpbook.aggregate.laws import P_MIN, SPREAD, aggregate_sd, clipped_at
 from dpbook.aggregate.splitting import checked_partitions
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.preview import Preview
+from dpbook.widths import NORMAL
 
 __all__ = ["preview_probability", "preview_quantile"]
 
@@ -77,7 +78,13 @@ def preview_probability(
     noise_sd, residual = math.sqrt(2) * scale * stretch, sd * stretch
     notes = {"residual_sd": residual, "rmse": middle, "average_rmse": average, "records": n // m}
     return Preview(
-        ("z-score",), scale * whole, scale, noise_sd=noise_sd, posterior_sd=math.hypot(noise_sd, residual), notes=notes
+        ("z-score",),
+        scale * whole,
+        scale,
+        noise_sd=noise_sd,
+        posterior_sd=math.hypot(noise_sd, residual),
+        width=NORMAL * math.hypot(noise_sd, residual),
+        notes=notes,
     )
 
 
@@ -157,6 +164,7 @@ def preview_quantile(
         scale,
         noise_sd=noise_sd,
         posterior_sd=math.hypot(noise_sd, residual),
+        width=NORMAL * math.hypot(noise_sd, residual),
         notes=notes,
     )
 

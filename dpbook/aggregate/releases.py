@@ -31,7 +31,7 @@ from dpbook.sensitivity import answers_and_halves, bounded_sum, rounded
 __all__ = ["FoundBounds", "release_bounds", "release_probability", "release_quantile"]
 
 
-def release_probability(
+def release_probability(  # noqa: PLR0913 - keywords, most of which have defaults
     data: Any,
     cutoff: ArrayLike,
     *,
