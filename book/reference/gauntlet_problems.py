@@ -9,7 +9,7 @@ x2 and x5 are the right ones, wider about their middle.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -181,7 +181,7 @@ def bounds_of(file: str, column: str, setting: str) -> Bounds:
     return middle - half, middle + half
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(file: str) -> pd.DataFrame:
     """Return a file, its columns as numbers where they are asked for."""
     if file in _OWN:

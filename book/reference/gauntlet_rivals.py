@@ -68,7 +68,7 @@ def least_squares(rows: Array) -> tuple[Array, Array, Array]:
     free = len(rows) - x.shape[1]
     variance = np.sum((rows[:, -1] - x @ theta) ** 2) / free * np.diag(np.linalg.pinv(x.T @ x))
     reach = stats.t.ppf((1 + LEVEL) / 2, free) * np.sqrt(variance)
-    return theta, theta - reach, theta + reach
+    return np.asarray(theta), np.asarray(theta - reach), np.asarray(theta + reach)
 
 
 def solved(matrix: Array, n: float) -> tuple[Array, Array]:
@@ -138,8 +138,8 @@ def basic(point: Array, again: Array) -> Estimates:
 def adassp(sums: Array, n: int, epsilon: float, box: Box, rng: np.random.Generator) -> tuple[Array, Estimates]:
     """Run AdaSSP on exact sums (trial, p, p) of clipped records: its point estimates, and estimates with intervals.
 
-    The first are the algorithm as published, (epsilon, 1e-6)-DP when a record is added or removed. An interval needs the
-    error variance too, so that the second split the budget in four and release the sum of squares of y.
+    The first are the algorithm as published, (epsilon, 1e-6)-DP when a record is added or removed. An interval needs
+    the error variance too, so that the second split the budget in four and release the sum of squares of y.
     """
     published = box.out(_adassp(sums, epsilon, 3, rng)[0])
     theta, xx, yy = _adassp(sums, epsilon, 4, rng)
@@ -180,4 +180,23 @@ def _noisy_matrices(releases: Sequence[Release], layout: Layout) -> Array:
 def _root(cov: Array) -> Array:
     """Return symmetric roots of matrices, negative eigenvalues set to (almost) zero."""
     values, vectors = np.linalg.eigh(cov)
-    return (vectors * np.sqrt(np.maximum(values, _FLOOR))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, _FLOOR))[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def diffprivlib_regression(rows: Array, ends: Sequence[tuple[float, float]], epsilon: float, seed: int) -> Array:
+    """Return diffprivlib's coefficients, the intercept first."""
+    from diffprivlib.models import LinearRegression  # type: ignore[import-not-found, unused-ignore]
+
+    low, high = np.array(ends, dtype=float).T
+    model = LinearRegression(
+        epsilon=epsilon, bounds_X=(low[:-1], high[:-1]), bounds_y=(low[-1], high[-1]), random_state=seed
+    )
+    model.fit(rows[:, :-1], rows[:, -1])
+    return np.concatenate([np.ravel(model.intercept_), np.ravel(model.coef_)])
+
+
+def diffprivlib_mean(records: Array, ends: tuple[float, float], epsilon: float, seed: int) -> Array:
+    """Return diffprivlib's mean of clipped records."""
+    from diffprivlib import tools  # type: ignore[import-not-found, unused-ignore]
+
+    return np.array([float(tools.mean(records, epsilon=epsilon, bounds=ends, random_state=seed))])

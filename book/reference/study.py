@@ -1,4 +1,4 @@
-"""The gauntlet: do the default intervals hold on data, bounds and budgets that nobody chose for them?
+"""The gauntlet: whether the default intervals hold on data, bounds and budgets that nobody chose for them.
 
 Sixty cells are drawn by lot from real files, bounds, privacy losses and sizes. In each, data sets of n records are
 drawn from the file with replacement and released, and the default method reads the releases as one batch. The page
@@ -13,8 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from gauntlet_problems import Cell, Problem, bounds_of, draw_cells, load, records_of
-from gauntlet_rivals import LEVEL, Box, Estimates, adassp, bootstrap, least_squares, naive
+from gauntlet_problems import Cell, Problem, bounds_of, draw_cells, records_of
+from gauntlet_rivals import (
+    LEVEL,
+    Box,
+    Estimates,
+    adassp,
+    bootstrap,
+    diffprivlib_mean,
+    diffprivlib_regression,
+    least_squares,
+    naive,
+)
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -58,7 +68,7 @@ def resamples(problem: Problem, n: int, trials: int, rng: np.random.Generator) -
 
 
 def regress(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
-    """Linear regression by default; the truth is least squares on the whole file, unclipped."""
+    """Ask for a linear regression; the truth is least squares on the whole file, unclipped."""
     problem = cell.problem
     file, samples = resamples(problem, cell.n, trials, rng)
     ends = [bounds_of(problem.file, name, cell.bounds) for name in (*problem.covariates, problem.response)]
@@ -90,7 +100,7 @@ def regress(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
 
 
 def average(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
-    """A mean that assumes little; the truth is the mean of the file's clipped records."""
+    """Ask for a mean that assumes little; the truth is the mean of the file's clipped records."""
     problem = cell.problem
     file, samples = resamples(problem, cell.n, trials, rng)
     ends = bounds_of(problem.file, problem.response, cell.bounds)
@@ -121,14 +131,12 @@ def average(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
 
 
 def fit_family(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
-    """An exponential family with its check; the truth is the mean of the whole file, unclipped."""
+    """Ask for an exponential family with its check; the truth is the mean of the whole file, unclipped."""
     problem = cell.problem
     file, samples = resamples(problem, cell.n, trials, rng)
     ends = bounds_of(problem.file, problem.response, cell.bounds)
     family, prior = family_and_prior(problem.family, ends)
-    releases = [
-        expfam.release(rows[:, 0], family, epsilon=cell.epsilon, check=CHECK, rng=rng) for rows in samples
-    ]
+    releases = [expfam.release(rows[:, 0], family, epsilon=cell.epsilon, check=CHECK, rng=rng) for rows in samples]
     posteriors = read(expfam.infer, releases, rng, prior)
     plain = [expfam.release(rows[:, 0], family, epsilon=cell.epsilon, rng=rng) for rows in samples]
     taken = expfam.infer(plain, prior, method="naive", draws=DRAWS, rng=rng)
@@ -146,7 +154,7 @@ def fit_family(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
 
 
 def count(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
-    """A histogram of bins within the bounds; the truth is the file's shares, of bins with 1 % of it or more."""
+    """Ask for a histogram of bins within the bounds; the truth is the file's shares, of bins with 1 % of it or more."""
     problem = cell.problem
     file, samples = resamples(problem, cell.n, trials, rng)
     ends = bounds_of(problem.file, problem.response, cell.bounds)
@@ -170,7 +178,7 @@ def count(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
 
 
 def split_and_average(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
-    """Sample-and-aggregate; the truth is the answer of the full-data posterior, of each data set."""
+    """Ask by sample-and-aggregate; the truth is the answer of the full-data posterior, of each data set."""
     problem = cell.problem
     file, samples = resamples(problem, cell.n, trials, rng)
     model = aggregate.ConjugateRegression()
@@ -278,7 +286,7 @@ def jeffreys(counts: Array, n: int) -> Estimates:
 def shares_of(records: Array, edges: Array) -> Array:
     """Return the shares of the cells below, between and above the edges."""
     cells = expfam.release_histogram(records, edges, epsilon=1e6, rng=np.random.default_rng(0))["histogram"]
-    return np.rint(np.asarray(cells, dtype=float)) / len(records)
+    return np.asarray(np.rint(np.asarray(cells, dtype=float)) / len(records))
 
 
 def outside(file: Array, ends: Sequence[tuple[float, float]]) -> float:
@@ -378,7 +386,39 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def diffprivlib(number: int, *, trials: int, seed: int) -> pd.DataFrame:
+    """Measure the point estimates of diffprivlib on the data sets of a cell, where it is installed.
+
+    It needs scikit-learn below 1.6, so that it has an environment of its own, with this package beside it.
+    """
+    cell = CELLS[number]
+    problem, regresses = cell.problem, cell.kind == "regression"
+    file, samples = resamples(problem, cell.n, trials, cell_rng(seed, "gauntlet", number))
+    ends = [bounds_of(problem.file, name, cell.bounds) for name in (*problem.covariates, problem.response)]
+    seeds = cell_rng(seed, "diffprivlib", number).integers(2**31, size=trials).tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if regresses:
+            names, truth = ("(intercept)", *problem.covariates), least_squares(file)[0]
+            found = [
+                diffprivlib_regression(rows, ends, cell.epsilon, s) for rows, s in zip(samples, seeds, strict=True)
+            ]
+        else:
+            names, truth = ("mean",), np.array([np.clip(file[:, 0], *ends[0]).mean()])
+            found = [
+                diffprivlib_mean(rows[:, 0], ends[0], cell.epsilon, s) for rows, s in zip(samples, seeds, strict=True)
+            ]
+    off = np.sqrt(np.mean((np.array(found) - truth) ** 2, axis=0))
+    return pd.DataFrame({"cell": number, "parameter": names, "trials": trials, "diffprivlib_rmse": off})
+
+
 CELLS = draw_cells()
 STUDIES = {
+    "diffprivlib": Study(
+        diffprivlib,
+        [(i,) for i, cell in enumerate(CELLS) if cell.kind in ("regression", "mean")],
+        trials=TRIALS,
+        seed=SEED,
+    ),
     "gauntlet": Study(gauntlet, [(i,) for i in range(len(CELLS))], trials=TRIALS, seed=SEED, finish=judged),
 }
