@@ -11,13 +11,15 @@ from types import ModuleType
 
 from dpbook._version import __version__
 from dpbook.budget import BudgetExceeded, PrivacyBudget
-from dpbook.posterior import ConvergenceWarning, Posterior
+from dpbook.doubts import ConvergenceWarning, Doubt
+from dpbook.posterior import Posterior
 from dpbook.release import Release
 from dpbook.schema import Schema
 
 __all__ = [
     "BudgetExceeded",
     "ConvergenceWarning",
+    "Doubt",
     "Posterior",
     "PrivacyBudget",
     "Release",

@@ -27,7 +27,15 @@ from scipy.optimize import minimize
 
 from dpbook._validation import at_least, finite_array, flag, integer, interval, positive
 
-__all__ = ["bounded_sum", "fourth_moments", "histogram", "mean_and_shape", "rounded", "second_moments"]
+__all__ = [
+    "beside_histogram",
+    "bounded_sum",
+    "fourth_moments",
+    "histogram",
+    "mean_and_shape",
+    "rounded",
+    "second_moments",
+]
 
 Box = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
 
@@ -193,7 +201,7 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
     squares : float
         The weight of u²: up to 1/2 in L1, up to √2 in L2, where it costs nothing. A larger one is refused.
     cells : float
-        The weight of the histogram, greater than 0.
+        The weight of the histogram, 0 where there is none.
     norm : {1, 2}
         L1 (for Laplace noise) or L2 (for Gaussian noise).
 
@@ -215,8 +223,39 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
     free = Fraction(at_least("squares", squares, 0))
     if free > Fraction(1, 2) if _norm(norm) == 1 else free**2 > 2:
         raise ValueError(f"squares must be at most {'1/2' if norm == 1 else 'the root of 2'}, got {squares}")
-    weight = Fraction(positive("cells", cells))
+    weight = Fraction(at_least("cells", cells, 0))
     return _up(2 + 2 * weight) if norm == 1 else _root_up(4 + 2 * weight**2)
+
+
+def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> float:
+    """Exact sensitivity of sums and of a weighted histogram of the same records, released together.
+
+    Replace-one neighbours, n public. A replaced record moves the sums by at most ``sensitivity`` and leaves one cell
+    for another, whose two counts move by ``cells`` each. It is attained where two records that move the sums the most
+    can lie in different cells; else it is an upper bound. Explained in
+    :doc:`/book/exponential-families/is-the-family-right`.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Of the sums alone, in the same norm.
+    cells : float
+        The weight of the histogram, greater than 0.
+    norm : {1, 2}
+        L1 (for Laplace noise) or L2 (for Gaussian noise).
+
+    Returns
+    -------
+    float
+        sensitivity + 2 cells in L1, the root of sensitivity² + 2 cells² in L2.
+
+    Examples
+    --------
+    >>> beside_histogram(20.0, cells=1.5), beside_histogram(1.0, cells=2.0, norm=2)
+    (23.0, 3.0)
+    """
+    own, weight = Fraction(at_least("sensitivity", sensitivity, 0)), Fraction(positive("cells", cells))
+    return _up(own + 2 * weight) if _norm(norm) == 1 else _root_up(own**2 + 2 * weight**2)
 
 
 def rounded(sensitivity: float, statistics: int, unit: float, norm: int = 1) -> float:

@@ -83,7 +83,7 @@ def ways(package: Path, start: str) -> Iterator[tuple[str, ...]]:
 def is_curators(package: Path, name: str) -> bool:
     """Tell whether a module stands on the curator's side, or cannot be told."""
     parts = name.split(".")
-    if parts[-1] in ("?", "releases") or (len(parts) == 2 and parts[1] in CURATOR):
+    if parts[-1] == "?" or parts[-1].endswith("releases") or (len(parts) == 2 and parts[1] in CURATOR):
         return True
     return is_folder(package, name) and any(is_curators(package, each) for each in imported(package, name))
 

@@ -10,6 +10,7 @@ from dpbook.expfam.families import Binomial, Exponential, Multinomial, Normal, P
 from dpbook.expfam.family import Family
 from dpbook.expfam.gibbs import GibbsState, gibbs_start, gibbs_step
 from dpbook.expfam.inference import infer, methods_of, posterior_density
+from dpbook.expfam.negative_binomial import NegativeBinomial
 from dpbook.expfam.nonprivate import infer_nonprivate
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
 from dpbook.expfam.previews import preview
@@ -22,7 +23,7 @@ from dpbook.expfam.releases import (
 )
 from dpbook.expfam.shape_posterior import HistogramPosterior, MeanPosterior
 from dpbook.expfam.shape_releases import release_histogram, release_mean
-from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
+from dpbook.priors import Beta, Dirichlet, Gamma, MeanAndDispersion, NormalInverseGamma
 
 __all__ = [
     "Beta",
@@ -37,8 +38,10 @@ __all__ = [
     "GridDensity",
     "HalfLineDensity",
     "HistogramPosterior",
+    "MeanAndDispersion",
     "MeanPosterior",
     "Multinomial",
+    "NegativeBinomial",
     "Normal",
     "NormalInverseGamma",
     "Poisson",

@@ -21,7 +21,10 @@ from dpbook._validation import fraction, integer, interval
 from dpbook.expfam.clipped_powers import (
     FAR,
     ClippedPowers,
+    between,
     gauss_nodes,
+    halving_edges,
+    last_counts,
     matrix_of,
     normal_partial,
     poisson_partial,
@@ -30,6 +33,7 @@ from dpbook.expfam.clipped_powers import (
 )
 from dpbook.expfam.family import Family, require_moderate
 from dpbook.expfam.latent_sums import TableSums
+from dpbook.expfam.negative_binomial import NegativeBinomial
 from dpbook.expfam.noisy_count import after_noisy_count, after_randomized_response
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity
 from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma, of_one_mean
@@ -290,6 +294,15 @@ class Exponential(ClippedPowers):
             above = [np.exp(-theta * high) * math.factorial(k) / theta**k for k in range(3)]
         return shifted(below, -centre), shifted(inside, low - centre), shifted(above, high - centre)
 
+    @property
+    def check_edges(self) -> tuple[float, ...]:
+        """Edges that halve the distance to the lower bound."""
+        return halving_edges(self.lower, self.upper, whole=False)
+
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array:
+        """Return differences of 1 - exp(-theta x)."""
+        return between(-np.expm1(-theta[..., None] * edges))
+
     def natural(self, theta: Array) -> tuple[Array, Array]:
         """Return -theta and -log theta."""
         return -theta, -np.log(theta)
@@ -361,6 +374,16 @@ class Poisson(ClippedPowers):
             gap = x - centre[..., None]
             inside = [mass.sum(axis=-1), (mass * gap).sum(axis=-1), (mass * gap**2).sum(axis=-1)]
         return shifted(below, -centre), inside, shifted(above, -centre)
+
+    @property
+    def check_edges(self) -> tuple[float, ...]:
+        """Whole edges that halve the distance to the lower bound."""
+        return halving_edges(self.lower, self.upper, whole=True)
+
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array:
+        """Return differences of the distribution function."""
+        last = last_counts(edges)
+        return between(np.where(last < 0, 0.0, special.pdtr(np.maximum(last, 0.0), theta[..., None])))
 
     def natural(self, theta: Array) -> tuple[Array, Array]:
         """Return log theta and theta."""
@@ -479,6 +502,10 @@ class Normal(ClippedPowers):
         inside = [np.where(close, (mass * gap**k).sum(axis=-1), each) for k, each in enumerate(inside)]
         return below, inside, above
 
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array:
+        """Return differences of the normal distribution function."""
+        return between(special.ndtr((edges - theta[..., :1]) / np.sqrt(theta[..., 1:])))
+
     def draw_parameter(self, prior: NormalInverseGamma, sums: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw variance, then mean, from the conjugate posterior, in the data's own units."""
         mean, precision = of_one_mean(prior, "prior")
@@ -517,7 +544,7 @@ class Normal(ClippedPowers):
 
 
 FAMILIES: Mapping[str, type[Family]] = {
-    each.name: each for each in (Binomial, Multinomial, Exponential, Poisson, Normal)
+    each.name: each for each in (Binomial, Multinomial, Exponential, Poisson, Normal, NegativeBinomial)
 }
 
 

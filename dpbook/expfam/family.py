@@ -237,7 +237,19 @@ class Family(ABC):
         low, high = self.inside_range if outside == "clip" else self.released_range
         return exact.bounded_sum([low] * self.size, [high] * self.size, norm=norm)
 
+    @property
+    def check_edges(self) -> tuple[float, ...]:
+        """Edges of the bins in which ``release(…, check=…)`` counts records; by default eight of equal width."""
+        return tuple(np.linspace(*self.bounds, 9).tolist())
+
     # What it may say: the law of the sums
+
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array | None:
+        """Return the probabilities given ``theta`` of the cells around ``edges``, (..., edges + 1); None if not told.
+
+        The first cell lies below the edges, the last above; bins are closed on the left, the last one on both sides.
+        """
+        return None
 
     def moments(self, theta: ArrayLike, outside: str = "clip") -> tuple[Array, Array]:
         """Return mean and covariance of one record's statistics given ``theta`` and ``outside``.

@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from dpbook import moments
 from dpbook._arrays import Array
 from dpbook._validation import Option, analyst_generator, flag_option, integer, method_options, one_of
 from dpbook.expfam.families import family_of, require_family
@@ -34,6 +35,7 @@ _OPTIONS: dict[str, dict[str, Option]] = {
     "exact": {},
     "collapsed": {},
     "gibbs": {"progress": flag_option()},
+    "moments": {"progress": flag_option()},
     "naive": {},
 }
 
@@ -98,7 +100,7 @@ def posterior_density(
     >>> [round(expfam.posterior_density(noisy, expfam.Beta(1, 1), method=m).sd, 3) for m in ("exact", "naive")]
     [0.211, 0.131]
     """
-    model, chosen = _check([release], prior, method, family)
+    model, prior, chosen = _check([release], prior, method, family)
     if model.parameters != 1 or chosen == "gibbs":
         raise ValueError(f"method must be one with a density, for a one-parameter family; got {chosen!r}, {model!r}")
     return _density(release, prior, model, chosen)
@@ -159,10 +161,12 @@ def infer(
     ----------
     release : Release or sequence of Release
         From a release function of this package; a sequence is of one family.
-    prior : Beta, Dirichlet, Gamma, NormalInverseGamma, or a custom family's prior
-        The conjugate prior of theta. For a mean or a histogram, which need none, the Dirichlet prior of the cells.
-    method : {"exact", "collapsed", "gibbs", "naive"}, optional
-        Default: exact for the binomial, collapsed for other one-parameter families, Gibbs otherwise
+    prior : Beta, Dirichlet, Gamma, NormalInverseGamma, MeanAndDispersion, or a custom family's prior
+        The conjugate prior of theta; the binomial and the negative binomial have a weak one of their own. For a mean or
+        a histogram, which need none, the Dirichlet prior of the cells.
+    method : {"exact", "collapsed", "moments", "gibbs", "naive"}, optional
+        Default: exact for the binomial, collapsed for other one-parameter families, moments for the negative binomial,
+        Gibbs otherwise
         (:func:`methods_of`).
     draws : int, default 4000
         How many draws in all.
@@ -203,10 +207,10 @@ def infer(
         method_options("exact", given, _OPTIONS)
         found = _shapes(batch, prior, method, draws, chains or 4, rng)
         return found[0] if isinstance(release, Release) else found
-    model, chosen = _check(batch, prior, method, family)
+    model, prior, chosen = _check(batch, prior, method, family)
     method_options(chosen, given, _OPTIONS)
-    if chosen == "gibbs":
-        found = _gibbs(batch, prior, model, draws, chains or 20, rng, progress)
+    if chosen in _CHAINS:
+        found = _CHAINS[chosen](batch, prior, model, draws, chains or 20, rng, progress)
         warn_if_unconverged(found[0] if isinstance(release, Release) else found[:_CHECKED])
     else:
         count = chains or 4
@@ -261,6 +265,28 @@ def _gibbs(
     return [posterior_of(family, theta, "gibbs") for theta in np.moveaxis(kept["theta"], 2, 0)]
 
 
+def _moments(
+    releases: Sequence[Release],
+    prior: Any,
+    family: Any,
+    draws: int,
+    chains: int,
+    rng: np.random.Generator,
+    progress: bool,
+) -> list[Posterior]:
+    """Draw from the law of the sums that a family's moments imply, by the engine that all chapters share."""
+    noisy, n = np.stack([each["sum"] for each in releases]), np.array([float(each.n) for each in releases])
+    scale = np.array([each.scale["sum"] for each in releases])
+    sums = moments.NoisySums(noisy, scale, n, releases[0].mechanism == "laplace")
+    law = family.law(prior, _outside(releases[0]))
+    drawn = moments.sample(law, sums, per_chain=-(-draws // chains), chains=chains, rng=rng, progress=progress)
+    theta = family.theta_at(drawn)
+    return [posterior_of(family, theta[:, :, i], "moments") for i in range(len(releases))]
+
+
+_CHAINS = {"gibbs": _gibbs, "moments": _moments}
+
+
 def _independent(
     release: Release, prior: Any, family: Family, method: str, shape: tuple[int, int], rng: np.random.Generator
 ) -> Posterior:
@@ -274,7 +300,7 @@ def _independent(
 
 def _naive_sums(release: Release, family: Family) -> Array:
     """Return the released sums, moved to the nearest ones that the records could have."""
-    [noisy] = release.values.values()
+    noisy = release["reports" if "reports" in release.values else "sum"]
     return family.nearest_valid(np.asarray(noisy, dtype=float), np.asarray(release.n))
 
 
@@ -304,15 +330,16 @@ def _outside(release: Release) -> str:
     return str(release.settings.get("outside", "clip"))
 
 
-def _check(releases: Sequence[Any], prior: Any, method: str | None, family: Family | None) -> tuple[Family, str]:
-    """Return the family and the method of releases of one kind, or raise naming what is wrong."""
+def _check(releases: Sequence[Any], prior: Any, method: str | None, family: Family | None) -> tuple[Family, Any, str]:
+    """Return the family, the prior and the method of releases of one kind, or raise naming what is wrong."""
     models = [_family(each, family) for each in releases]
     kinds = {(each.mechanism, each.settings.get("outside")) for each in releases}
     if any(other != models[0] for other in models[1:]) or len(kinds) > 1:
         raise ValueError("release must be a sequence of one family, one mechanism and one treatment of records outside")
+    prior = models[0].default_prior if prior is None else prior
     models[0].check_prior(prior)
     methods = models[0].methods(releases[0].mechanism)
-    return models[0], methods[0] if method is None else one_of("method", method, methods)
+    return models[0], prior, methods[0] if method is None else one_of("method", method, methods)
 
 
 def _family(release: Any, family: Family | None) -> Family:

@@ -20,7 +20,8 @@ import pytest
 
 from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, regression
 from dpbook.budget import charge
-from dpbook.expfam import Family, shape_releases
+from dpbook.expfam import Family, NegativeBinomial, shape_releases
+from dpbook.expfam import releases as family_releases
 from dpbook.graphical import dpsgd, hmm
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards.registry import GUARDS
@@ -264,6 +265,11 @@ def _forgets_cells(original: Function) -> Function:
     return lambda *, squares, cells, norm: original(squares=squares, cells=1e-9, norm=norm)
 
 
+def _forgets_check(original: Function) -> Function:
+    """The sensitivity of the sums, as if the histogram that checks the family cost nothing."""
+    return lambda sensitivity, *, cells, norm: original(sensitivity, cells=1e-9 * cells, norm=norm)
+
+
 def _squares_in_full(original: Function) -> Function:
     """Squares enter with four times the weight that is free."""
 
@@ -352,6 +358,8 @@ OWN: list[Mutant] = [
     Mutant(expfam.release, "a container loses a record", wrapped(_drops_from_series)),
     Mutant(expfam.release, "scale from the data", patched(noise, "add_laplace_to_sum", _quieter_when_small)),
     Mutant(expfam.release, "shared state", _remembers()),
+    Mutant(expfam.release, "forgotten check", patched(family_releases, "beside_histogram", _forgets_check)),
+    Mutant(expfam.release, "factor 2", patched(NegativeBinomial, "largest_change", answers(1.0))),
     Mutant(expfam.release_mean, "forgotten case", patched(shape_releases, "mean_and_shape", _forgets_cells)),
     Mutant(expfam.release_mean, "factor 2", patched(shape_releases, "_mean_statistics", _squares_in_full)),
     Mutant(expfam.release_mean, "bounds from the data", wrapped(_bounds_of_data("bounds"))),

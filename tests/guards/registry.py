@@ -269,7 +269,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         unit="one record",
         observed=TOTALS,
         proof="thm-unbounded-statistics-sensitivity",
-        wrong=(*NOISE, {"data": []}, {"outside": "drop"}),
+        wrong=(*NOISE, {"data": []}, {"outside": "drop"}, {"check": 0.6}, {"check": -0.1}, {"check": True}),
         odd=EDGE,
         weight=2.0,
     ),
