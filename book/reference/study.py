@@ -30,6 +30,7 @@ from scipy import stats
 
 from dpbook import ConvergenceWarning, Release, aggregate, expfam, regression
 from dpbook.diagnostics import holm
+from dpbook.doubts import FewDraws
 from dpbook.studies import Study, cell_rng
 
 Array = NDArray[np.float64]
@@ -136,7 +137,8 @@ def fit_family(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
     file, samples = resamples(problem, cell.n, trials, rng)
     ends = bounds_of(problem.file, problem.response, cell.bounds)
     family, prior = family_and_prior(problem.family, ends)
-    releases = [expfam.release(rows[:, 0], family, epsilon=cell.epsilon, check=CHECK, rng=rng) for rows in samples]
+    check = 0.0 if problem.family == "Binomial" else CHECK  # yes or no: there is nothing to misfit
+    releases = [expfam.release(rows[:, 0], family, epsilon=cell.epsilon, check=check, rng=rng) for rows in samples]
     posteriors = read(expfam.infer, releases, rng, prior)
     plain = [expfam.release(rows[:, 0], family, epsilon=cell.epsilon, rng=rng) for rows in samples]
     taken = expfam.infer(plain, prior, method="naive", draws=DRAWS, rng=rng)
@@ -231,7 +233,7 @@ def doubted(posterior: Any) -> bool:
     return any(not isinstance(doubt, _OF_CHAINS) for doubt in getattr(posterior, "doubts", ()))
 
 
-_OF_CHAINS = (ConvergenceWarning,)
+_OF_CHAINS = (ConvergenceWarning, FewDraws)
 
 
 def of_posteriors(posteriors: Sequence[Any], name: str, of: Callable[[Array], Array] | None = None) -> Estimates:
