@@ -212,8 +212,8 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
 
     Notes
     -----
-    With d = |u - u'| we have |u + u'| ≤ 2 - d, so that the first two statistics move by at most d + squares d (2 - d)
-    in L1, which increases up to d = 2 if squares ≤ 1/2, and likewise in L2.
+    With d = ``|u - u'|`` we have ``|u + u'|`` ≤ 2 - d, so that the first two statistics move by at most
+    d + squares d (2 - d) in L1, which increases up to d = 2 if squares ≤ 1/2, and likewise in L2.
 
     Examples
     --------

@@ -117,35 +117,37 @@ def release_dpsgd(
     tables = empty_tables(known, groups, units.n, training.inference)
     all_runs = cost_of_all_runs(training, epsilon, delta)
     charged = all_runs if training.tuning == "uncharged" else (epsilon, delta)
-    charge(budget, *charged, label="noisy gradients")
+    paid = charge(budget, *charged, label="noisy gradients")
     theta = descend(units, tables, training, multiplier * training.clip, analyst_generator(rng))
     names = [group_name(group) for group in groups]
-    return Release(
-        values=dict(zip(names, tables.split(theta), strict=True)),
-        model=POTENTIALS_MODEL,
-        mechanism="gaussian",
-        scale=dict.fromkeys(names, multiplier * training.clip),
-        sensitivity=dict.fromkeys(names, 2 * training.clip),
-        epsilon=charged[0],
-        delta=charged[1],
-        n=units.n,
-        settings={
-            "domain": known.settings,
-            "cliques": groups,
-            "learning_rate": training.learning_rate,
-            "clip": training.clip,
-            "sampling": training.sampling,
-            "steps": training.steps,
-            "noise_multiplier": multiplier,
-            "accountant": "privacy loss distribution, replace-one",
-            "tuned_over": training.tuned_over,
-            "tuning": training.tuning,
-            "epsilon_a_run": epsilon,
-            "delta_a_run": delta,
-            "epsilon_with_tuning": all_runs[0],
-            "delta_with_tuning": all_runs[1],
-        },
-        float_safe=False,
+    return paid.entered(
+        Release(
+            values=dict(zip(names, tables.split(theta), strict=True)),
+            model=POTENTIALS_MODEL,
+            mechanism="gaussian",
+            scale=dict.fromkeys(names, multiplier * training.clip),
+            sensitivity=dict.fromkeys(names, 2 * training.clip),
+            epsilon=charged[0],
+            delta=charged[1],
+            n=units.n,
+            settings={
+                "domain": known.settings,
+                "cliques": groups,
+                "learning_rate": training.learning_rate,
+                "clip": training.clip,
+                "sampling": training.sampling,
+                "steps": training.steps,
+                "noise_multiplier": multiplier,
+                "accountant": "privacy loss distribution, replace-one",
+                "tuned_over": training.tuned_over,
+                "tuning": training.tuning,
+                "epsilon_a_run": epsilon,
+                "delta_a_run": delta,
+                "epsilon_with_tuning": all_runs[0],
+                "delta_with_tuning": all_runs[1],
+            },
+            float_safe=False,
+        )
     )
 
 

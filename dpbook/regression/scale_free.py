@@ -148,12 +148,12 @@ class Straightened:
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
         """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
-        mean, cov, pullback = self._law.moments(self._bent(position))
+        mean, cov, pullback = self._law.moments(self.bent(position))
         return mean, cov, lambda by_mean, by_cov: self._pulled(position, pullback(by_mean, by_cov))
 
     def mean(self, position: Array) -> Array:
         """Return the mean of a record's statistics."""
-        return self._law.mean(self._bent(position))
+        return self._law.mean(self.bent(position))
 
     def log_prior(self, position: Array) -> tuple[Array, Array]:
         """Return the log prior density and its gradient, with the volume of the map.
@@ -161,7 +161,7 @@ class Straightened:
         That is cosh r (sinh r / r)^(d - 1) for the slopes, and the unit of the height.
         """
         at, d = self._places, self._places.d
-        bent = self._bent(position)
+        bent = self.bent(position)
         value, gradient = self._law.log_prior(bent)
         unit, share = self._unit(bent)
         gradient[at.log_error] += share
@@ -176,7 +176,7 @@ class Straightened:
 
     def parameters(self, position: Array) -> tuple[Array, Array]:
         """Return theta (B, q) and the error variance (B,), in coordinates."""
-        return self._law.parameters(self._bent(position))
+        return self._law.parameters(self.bent(position))
 
     def straight(self, position: Array) -> Array:
         """Return where a position of the law itself is, in these coordinates."""
@@ -188,7 +188,7 @@ class Straightened:
         out[at.height] = (position[at.height] - self._tiled(self._centre, position)) / self._unit(position)[0]
         return out
 
-    def _bent(self, position: Array) -> Array:
+    def bent(self, position: Array) -> Array:
         """Return the law's own position."""
         at, out = self._places, position.copy()
         r, ratio, _ = _stretch(position[at.slopes])
@@ -212,13 +212,97 @@ class Straightened:
     def _pulled(self, position: Array, gradient: Array) -> Array:
         """Return derivatives by these coordinates from those by the law's own."""
         at, out, v = self._places, gradient.copy(), position[self._places.slopes]
-        unit, share = self._unit(self._bent(position))
+        unit, share = self._unit(self.bent(position))
         out[at.height] = gradient[at.height] * unit
         out[at.log_error] += share * (position[at.height] * out[at.height]).sum(axis=0)
         r, ratio, by_r = _stretch(v)
         along = (v * gradient[at.slopes]).sum(axis=0)
         out[at.slopes] = ratio * gradient[at.slopes] + v * (by_r * along - _over(np.tanh(r), r) * out[at.log_error])
         return out
+
+
+class Softened:
+    """A straightened law of a fixed design, walked over variances where they are known and their logarithms elsewhere.
+
+    A variance is a difference of noisy sums, v = mean square - mean². Noise tells it with an error of about c, so where
+    v is large its posterior is a peak of width c, and below c it is a plateau as long as the prior of log v: neither v
+    nor log v suits both. v = c log(1 + e^u) does: it is linear in u above c, and log v is below. The response's
+    variance and each covariate's (in units of the largest that bounds allow around the mean, v / (1 + v)) have their u.
+    """
+
+    def __init__(self, law: RegressionLaw, sums: NoisySums) -> None:
+        self._law, self.places = Straightened(law, sums), law.places
+        self.dim, self.certain = law.dim, law.certain
+        self._log_unit = np.log(_unit_of_variances(law.places, sums))
+
+    def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
+        """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
+        inner, slope, _ = self._bent(position)
+        mean, cov, pullback = self._law.moments(inner)
+        return mean, cov, lambda by_mean, by_cov: slope * pullback(by_mean, by_cov)
+
+    def mean(self, position: Array) -> Array:
+        """Return the mean of a record's statistics."""
+        return self._law.mean(self._bent(position)[0])
+
+    def log_prior(self, position: Array) -> tuple[Array, Array]:
+        """Return the log prior density and its gradient, with the volume of the map."""
+        inner, slope, by_volume = self._bent(position)
+        value, gradient = self._law.log_prior(inner)
+        return value + np.log(slope).sum(axis=0), slope * gradient + by_volume
+
+    def start(self, sums: NoisySums) -> Array:
+        """Return positions near which the noisy sums are likely."""
+        return self.soft(self._law.start(sums))
+
+    def parameters(self, position: Array) -> tuple[Array, Array]:
+        """Return theta (B, q) and the error variance (B,), in coordinates."""
+        return self._law.parameters(self._bent(position)[0])
+
+    def natural(self, position: Array) -> Array:
+        """Return the positions of the law itself."""
+        return self._law.bent(self._bent(position)[0])
+
+    def soft(self, straight: Array) -> Array:
+        """Return where a straightened position is, in these coordinates."""
+        at, out = self.places, straight.copy()
+        share = 1 / (1 + np.exp(-straight[at.spread]))
+        logs = np.concatenate([2 * straight[[at.log_error]], 2 * np.log(share) - np.log1p(-(share**2))])
+        size = np.exp(np.minimum(logs - self._tiled(straight), 50.0))
+        u = np.where(size > 30, size, np.log(np.expm1(np.minimum(size, 30.0))))
+        out[at.log_error], out[at.spread] = u[0], u[1:]
+        return out
+
+    def _bent(self, position: Array) -> tuple[Array, Array, Array]:
+        """Return straightened positions, the diagonal of the map's derivative, and that of the log of its volume."""
+        at, out = self.places, position.copy()
+        slope, by_volume = np.ones_like(position), np.zeros_like(position)
+        u = np.concatenate([position[[at.log_error]], position[at.spread]])
+        soft, part = np.logaddexp(0.0, u), 1 / (1 + np.exp(-u))
+        log_variance, by_u = self._tiled(position) + np.log(soft), part / soft
+        share = np.sqrt(1 / (1 + np.exp(-log_variance[1:])))
+        out[at.log_error], out[at.spread] = log_variance[0] / 2, np.log(share) - np.log1p(-share)
+        slope[at.log_error], slope[at.spread] = by_u[0] / 2, by_u[1:] * (1 + share) / 2
+        change = 1 - part - by_u
+        by_volume[at.log_error], by_volume[at.spread] = change[0], change[1:] + by_u[1:] * share * (1 - share) / 2
+        return out, slope, by_volume
+
+    def _tiled(self, position: Array) -> Array:
+        return np.tile(self._log_unit, position.shape[1] // self._log_unit.shape[1])
+
+
+def _unit_of_variances(places: Places, sums: NoisySums) -> Array:
+    """Return the units (1 + d, release) of the variances of response and covariates: the noise's, or a tenth of them."""
+    where, q, first = places.layout.position, places.q, places.first
+    mean = (sums.noisy / sums.n[:, None]).T
+    noise = (np.sqrt(sums.variance) / sums.n[:, None]).T
+    units = []
+    for column in (q, *range(first, q)):
+        square = where[column, column]
+        centre = np.clip(mean[where[0, column]], -0.99, 0.99) if first else np.zeros(mean.shape[1])
+        room = 1.0 if column == q else 1 - centre**2
+        units.append(np.maximum(noise[square] * np.sqrt(1 + 4 * centre**2), 0.1 * (mean[square] - centre**2)) / room)
+    return np.clip(units, 1e-8, 1.0)
 
 
 def _stretch(v: Array) -> tuple[Array, Array, Array]:

@@ -28,7 +28,7 @@ from dpbook import (
     regression,
 )
 from dpbook.graphical import hmm
-from dpbook.regression.estimator import PrivateBayesianRegression
+from dpbook.regression import PrivateBayesianRegression
 from guards import attacks, cases, observe
 from guards.attacks import Attack, Case
 

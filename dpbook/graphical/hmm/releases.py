@@ -82,17 +82,19 @@ def release_counts(
     sensitivity = int(histogram())
     epsilon, rng = checked_epsilon(epsilon, sensitivity), seeded_generator(rng)
     table = count_table(data)
-    charge(budget, epsilon, 0.0, label="hmm counts")
-    return Release(
-        values={"counts": noise.add_geometric(table, sensitivity, epsilon, rng)},
-        model=COUNTS_MODEL,
-        mechanism="geometric",
-        scale={"counts": sensitivity / epsilon},
-        sensitivity={"counts": float(sensitivity)},
-        epsilon=epsilon,
-        n=int(table.sum()),
-        settings={"unit": "one event"},
-        float_safe=rng is None,
+    paid = charge(budget, epsilon, 0.0, label="hmm counts")
+    return paid.entered(
+        Release(
+            values={"counts": noise.add_geometric(table, sensitivity, epsilon, rng)},
+            model=COUNTS_MODEL,
+            mechanism="geometric",
+            scale={"counts": sensitivity / epsilon},
+            sensitivity={"counts": float(sensitivity)},
+            epsilon=epsilon,
+            n=int(table.sum()),
+            settings={"unit": "one event"},
+            float_safe=rng is None,
+        )
     )
 
 
@@ -176,26 +178,28 @@ def release_gibbs(
     table = count_table(data)
     least, grid = lattice_of(floor, grid, table.shape[2])
     step, loss = epsilon / (2 * sweeps), emission_loss(least, grid, table.shape[2])
-    charge(budget, epsilon, 0.0, label="hmm gibbs")
+    paid = charge(budget, epsilon, 0.0, label="hmm gibbs")
     generator = analyst_generator(rng)
     chain = _private_chain(table, states, sweeps, step, loss, prior, (least, grid), generator)
     hottest = max(1.0, loss / step)
-    return Release(
-        values={
-            "emission": chain.emission,
-            "states": chain.states.astype(np.int64),
-            "transition": chain.transition,
-            "initial": chain.initial,
-        },
-        model=GIBBS_MODEL,
-        mechanism="exponential",
-        scale={"emission": hottest, "states": hottest, "transition": hottest, "initial": hottest},
-        sensitivity={"emission": loss / 2, "states": loss / 2, "transition": loss / 2, "initial": loss / 2},
-        epsilon=epsilon,
-        n=int(table.sum()),
-        bounds={"emission": (least / grid, 1.0)},
-        settings={"unit": "one event", "sweeps": sweeps, "grid": grid, "epsilon_a_look": step, "looks": 2 * sweeps},
-        float_safe=False,
+    return paid.entered(
+        Release(
+            values={
+                "emission": chain.emission,
+                "states": chain.states.astype(np.int64),
+                "transition": chain.transition,
+                "initial": chain.initial,
+            },
+            model=GIBBS_MODEL,
+            mechanism="exponential",
+            scale={"emission": hottest, "states": hottest, "transition": hottest, "initial": hottest},
+            sensitivity={"emission": loss / 2, "states": loss / 2, "transition": loss / 2, "initial": loss / 2},
+            epsilon=epsilon,
+            n=int(table.sum()),
+            bounds={"emission": (least / grid, 1.0)},
+            settings={"unit": "one event", "sweeps": sweeps, "grid": grid, "epsilon_a_look": step, "looks": 2 * sweeps},
+            float_safe=False,
+        )
     )
 
 
