@@ -9,6 +9,7 @@ Arguments are checked by the callers.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._validation import noise_arguments
+from dpbook.accounting import gaussian_scale
 from dpbook.records import ExactSum
 
 __all__ = [
@@ -139,6 +141,25 @@ def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator 
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
     noisy = dp.m.make_gaussian(*space, scale=scale / total.unit)(total.totals.tolist())
     return np.array(noisy, dtype=np.float64) * total.unit
+
+
+def on_sum(
+    mechanism: str,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator | None,
+    *,
+    unit: float,
+    statistics: int,
+) -> Callable[[ExactSum], tuple[NDArray[np.float64], float]]:
+    """Return what adds a mechanism's noise to an exact sum and tells its scale; raise now if it could not be drawn."""
+    if mechanism == "laplace":
+        require_laplace_on_sum(unit, sensitivity, epsilon, rng)
+        return lambda total: add_laplace_to_sum(total, sensitivity, epsilon, rng)
+    scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta, unit=unit, statistics=statistics)
+    require_gaussian_on_sum(unit, scale)
+    return lambda total: (add_gaussian_to_sum(total, scale, rng), scale)
 
 
 def add_geometric(
