@@ -199,7 +199,7 @@ class MeanAndDispersion:
                 raise TypeError(f"{name} must be a Gamma, got {getattr(self, name)!r}")
 
     def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
-        """Return independent draws of mean and size, on a last axis, by ``rng``."""
+        """Return independent draws of mean and size, on a last axis after those of ``shape``, by ``rng``."""
         rng = analyst_generator(rng)
         least = np.finfo(float).tiny
         return np.stack([self.mean.draw(shape, rng), 1 / np.maximum(self.dispersion.draw(shape, rng), least)], axis=-1)

@@ -94,6 +94,7 @@ def _combined(release: Any, rescale: str | None) -> CombinedProbability | Combin
     models = {"posterior probability", "posterior quantile"}
     if release.model not in models:
         raise ValueError(f"release must be of model {' or '.join(map(repr, sorted(models)))}, got {release.model!r}")
+    release.require(model=release.model, several=False)  # each was split into partitions of its own
     if release.model == "posterior quantile":
         if rescale is not None:
             raise ValueError("rescale applies to a release of a posterior probability, not of a quantile")

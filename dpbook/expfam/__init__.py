@@ -8,6 +8,7 @@ budget; functions named ``infer`` read a release only.
 from dpbook.expfam.custom import CustomFamily
 from dpbook.expfam.families import Binomial, Exponential, Multinomial, Normal, Poisson
 from dpbook.expfam.family import Family
+from dpbook.expfam.fit import FamilyPosterior, FitCheck
 from dpbook.expfam.gibbs import GibbsState, gibbs_start, gibbs_step
 from dpbook.expfam.inference import infer, methods_of, posterior_density
 from dpbook.expfam.negative_binomial import NegativeBinomial
@@ -33,6 +34,8 @@ __all__ = [
     "Dirichlet",
     "Exponential",
     "Family",
+    "FamilyPosterior",
+    "FitCheck",
     "Gamma",
     "GibbsState",
     "GridDensity",

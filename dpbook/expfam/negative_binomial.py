@@ -152,14 +152,6 @@ class NegativeBinomial(ClippedPowers):
         """Return moments, which is all there is."""
         return ("moments",)
 
-    def law(self, prior: MeanAndDispersion, outside: str) -> CountLaw:
-        """Return the law of released statistics, for the engine of moments."""
-        return CountLaw(self, prior, outside)
-
-    def theta_at(self, position: Array) -> Array:
-        """Return mean and size, (..., 2), at positions (..., 2) of the engine."""
-        return np.exp(position)
-
     def prior_information(self, prior: MeanAndDispersion) -> Array:
         """Return the precision of the mean; the size, whose variance may be infinite, has none."""
         return np.diag([1 / prior.mean.variance, 0.0])
@@ -227,6 +219,10 @@ class CountLaw:
         variance = half**2 * np.maximum(2 * second - np.clip(first, -1, 1) ** 2, 0.0)
         size = mean**2 / np.maximum(variance - mean, 1e-3 * mean**2)
         return np.asarray(np.log(np.stack([mean, np.clip(size, 0.05, 100.0)])))
+
+    def theta_at(self, position: Array) -> Array:
+        """Return mean and size at positions (..., 2)."""
+        return np.asarray(np.exp(position))
 
     def _mass(self, position: Array) -> Array:
         return np.asarray(np.exp(log_probabilities(np.exp(position.T), self._x)))

@@ -57,7 +57,9 @@ def _law(task: Task, nodes: Nodes, offset: Array | None = None, chains: int = 1)
     """Return the law of a task's records, for all its chains."""
     low, high = (np.tile(each, (chains, 1)) for each in task.box)
     priors = None if task.prior is None else task.beliefs(chains)
-    return ClippedRecords(task.layout, low, high, nodes, priors, 0.0 if offset is None else np.tile(offset, (chains, 1)))
+    return ClippedRecords(
+        task.layout, low, high, nodes, priors, 0.0 if offset is None else np.tile(offset, (chains, 1))
+    )
 
 
 def nodes_for(task: Task) -> tuple[Nodes, Array]:
@@ -289,7 +291,9 @@ class ClippedRecords:
         by_of_both = 2 * weights * (w @ wy[..., None])[..., 0]
         by_squares = yy[:, None] * weights
         cross = each[..., at.with_y]
-        by_w = 2 * (of_y[..., None] * weighted + (weights * of_both)[..., None] * wy[:, None]) + cross * first[..., None]
+        by_w = (
+            2 * (of_y[..., None] * weighted + (weights * of_both)[..., None] * wy[:, None]) + cross * first[..., None]
+        )
         for k in np.flatnonzero(at.of_x):
             i, j = at.layout.rows[k], at.layout.columns[k]
             by_w[..., i] += each[..., k] * w[..., j]
