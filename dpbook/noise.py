@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._validation import noise_arguments
-from dpbook.accounting import gaussian_scale
+from dpbook.accounting import gaussian_loss, gaussian_scale
 from dpbook.records import ExactSum
 
 __all__ = [
@@ -143,6 +143,13 @@ def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator 
     return np.array(noisy, dtype=np.float64) * total.unit
 
 
+class OnSum(NamedTuple):
+    """Noise for an exact sum: what adds it and tells its scale, and its loss as a charge states it beside epsilon."""
+
+    add: Callable[[ExactSum], tuple[NDArray[np.float64], float]]
+    loss: dict[str, float | None]
+
+
 def on_sum(
     mechanism: str,
     sensitivity: float,
@@ -152,14 +159,15 @@ def on_sum(
     *,
     unit: float,
     statistics: int,
-) -> Callable[[ExactSum], tuple[NDArray[np.float64], float]]:
-    """Return what adds a mechanism's noise to an exact sum and tells its scale; raise now if it could not be drawn."""
+) -> OnSum:
+    """Return a mechanism's noise for a sum; raise, before anything is charged, if it could not be drawn."""
     if mechanism == "laplace":
         require_laplace_on_sum(unit, sensitivity, epsilon, rng)
-        return lambda total: add_laplace_to_sum(total, sensitivity, epsilon, rng)
+        return OnSum(lambda total: add_laplace_to_sum(total, sensitivity, epsilon, rng), {})
     scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta, unit=unit, statistics=statistics)
     require_gaussian_on_sum(unit, scale)
-    return lambda total: (add_gaussian_to_sum(total, scale, rng), scale)
+    loss = gaussian_loss(sensitivity=sensitivity, scale=scale, unit=unit)
+    return OnSum(lambda total: (add_gaussian_to_sum(total, scale, rng), scale), loss)
 
 
 def add_geometric(

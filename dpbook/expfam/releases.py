@@ -207,12 +207,12 @@ def release_randomized_response(
     epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
     noise.require_flips(2, epsilon, rng)
     ones = _sums(data, Binomial(), "clip")
-    charge(budget, epsilon, 0.0, label="randomised response")
+    paid = charge(budget, epsilon, 0.0, label="randomised response")
     # Answers are exchangeable, so flipping sorted ones gives the count the same law as flipping them in order.
     total = round(float(ones.values[0]))
     answers = np.repeat(np.array([1, 0], dtype=np.int64), [total, ones.n - total])
     reports = noise.flip(answers, 2, epsilon, rng)
-    return Release(
+    made = Release(
         values={"reports": np.array([reports.sum()])},
         model="binomial",
         mechanism="randomized response",
@@ -224,6 +224,7 @@ def release_randomized_response(
         settings={"truth": 1 / (1 + math.exp(-epsilon))},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_posterior_samples(
@@ -296,9 +297,9 @@ def release_posterior_samples(
     # choose() draws in proportion to exp(utility · ε'/(2Δ)); ε' = 2Δ/T is at most epsilon / count.
     each = 2 * bound / temperature
     noise.require_choice(bound, each, rng)
-    charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
+    paid = charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
     drawn = [theta[noise.choose(utility, bound, each, rng)] for _ in range(count)]
-    return Release(
+    made = Release(
         values={"theta": np.array(drawn)},
         model=f"{family.name} posterior samples",
         mechanism="exponential",
@@ -310,6 +311,7 @@ def release_posterior_samples(
         settings={"grid": theta.size},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def private_bounds(
