@@ -205,18 +205,16 @@ def _mean_statistics(rows: Array, *, cells: Bins, weights: tuple[float, float]) 
     records = _one_column(rows)
     # Clipped first: a record may lie further away than the largest float of half-widths.
     scaled = np.clip((np.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
-    table = np.zeros((records.size, len(cells.edges) + 3))
-    table[:, 0], table[:, 1] = scaled, weights[0] * scaled**2
-    table[np.arange(records.size), 2 + cells.codes(records)] = weights[1]
-    return table
+    return np.column_stack([scaled, weights[0] * scaled**2, weights[1] * cells.indicators(records)])
 
 
 def _indicators(rows: Array, *, cells: Bins | None, count: int) -> Array:
     """Return, of each record, the cell that it is in."""
     records = _one_column(rows)
-    codes = records.astype(np.int64) if cells is None else cells.codes(records)
+    if cells is not None:
+        return cells.indicators(records)
     table = np.zeros((records.size, count))
-    table[np.arange(records.size), codes] = 1.0
+    table[np.arange(records.size), records.astype(np.int64)] = 1.0
     return table
 
 
