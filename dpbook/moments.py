@@ -31,6 +31,7 @@ _WARM_UP = 400
 _SCORING = 20  # steps of Fisher scoring before the first chain moves
 _FIRST_SCRAMBLE, _SECOND_SCRAMBLE = 20190207, 20200501
 _REACH = 7.0  # of a grid of standard normal points: 3e-12 are beyond
+_WILD = 1e7  # beyond that, no position is taken seriously
 _JITTER = 1e-12  # relative, on the diagonal of a correlation matrix before it is factorised
 
 
@@ -108,7 +109,7 @@ def normal_nodes(size: int, dimension: int, *, second: bool = False) -> Nodes:
     step = 2 * _REACH / integer("size", size, least=1)
     grid = -_REACH + step * (np.arange(size) + (0.75 if second else 0.25))
     weights = np.exp(-0.5 * grid**2)
-    return Nodes(grid[:, None], weights / weights.sum())
+    return Nodes(np.asarray(grid[:, None], dtype=np.float64), np.asarray(weights / weights.sum(), dtype=np.float64))
 
 
 class ClippedNormal(NamedTuple):
@@ -320,7 +321,7 @@ class _Likelihood:
 
     def point(self, position: Array) -> _Point:
         """Return what the density needs of the law at some positions, whatever the variances of the noise."""
-        wild = np.asarray(~(np.abs(position) < 60).all(axis=0))
+        wild = np.asarray(~(np.abs(position) < _WILD).all(axis=0))
         position = np.where(wild, 0.0, position)
         return _Point(*self.law.moments(position), *self.law.log_prior(position), wild)
 

@@ -17,7 +17,7 @@ from dpbook import Posterior, Release, doubts, expfam, regression, together
 from dpbook.studies import Study, cell_rng
 
 SEED = 15
-TRIALS = 100
+TRIALS = 80
 KINDS = ("ConvergenceWarning", "FewDraws", "PriorConflict", "ManyClipped", "PoorApproximation", "Misfit")
 Posteriors = Sequence[Posterior]
 
@@ -83,8 +83,8 @@ CASES: dict[str, Case] = {
         lambda t, n, rng: rng.normal(t[0], np.sqrt(t[1]), n),
     ),
     "mean, no family": Case(_mean, lambda made, rng: expfam.infer(list(made), rng=rng)),
-    "regression": Case(_line, lambda made, rng: regression.infer(list(made), draws=1000, rng=rng)),
-    "regression, own prior": Case(_stated, lambda made, rng: regression.infer(list(made), STATED, draws=1000, rng=rng)),
+    "regression": Case(_line, lambda made, rng: regression.infer(list(made), rng=rng)),
+    "regression, own prior": Case(_stated, lambda made, rng: regression.infer(list(made), STATED, rng=rng)),
 }
 CELLS = [(name, n, epsilon) for name in CASES for n, epsilon in ((100, 0.5), (1000, 1.0))]
 

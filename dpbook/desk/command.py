@@ -255,7 +255,10 @@ def _infer(options: argparse.Namespace) -> int:
     for doubt in doubts:
         print(f"dpbook: warning: {doubt}", file=sys.stderr)
     content = {"model": release.model, "summary": summary.to_dict(orient="index"), "warnings": doubts}
-    _say(options, content, summary.to_string())
+    shown = summary.drop(
+        columns=["r_hat", "ess_bulk", "ess_tail"], errors="ignore"
+    )  # a doubt is spoken, if there is one
+    _say(options, content, shown.to_string(float_format="{:.4g}".format))
     return DONE
 
 

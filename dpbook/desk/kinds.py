@@ -121,10 +121,11 @@ def _histogram(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> 
             raise ValueError("bins must be given, a list of edges, for a column of numbers")
         return expfam.release_histogram(frame[name].to_numpy(float), request.options["bins"], **_common(request), **at)
     if isinstance(kind, Integer):
-        edges = np.arange(kind.low - 0.5, kind.high + 1.0)
-        return expfam.release_histogram(frame[name].to_numpy(float), edges, **_common(request), **at)
-    labels: Any = kind if isinstance(kind, Category) else [False, True]
-    return expfam.release_histogram(frame[name].tolist(), labels=labels, **_common(request), **at)
+        codes = np.clip(np.rint(frame[name].to_numpy(float)), kind.low, kind.high).astype(np.int64)
+        labels = list(range(kind.low, kind.high + 1))
+        return expfam.release_histogram(codes, labels=labels, **_common(request), **at)
+    known: Any = kind if isinstance(kind, Category) else [False, True]
+    return expfam.release_histogram(frame[name].tolist(), labels=known, **_common(request), **at)
 
 
 def _preview_cells(plan: Plan, request: Request, n: int) -> Preview:

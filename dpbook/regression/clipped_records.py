@@ -16,7 +16,7 @@ from dpbook import moments
 from dpbook._arrays import Array, times
 from dpbook.moments import ClippedNormal, Nodes, NoisySums, Pullback, clipped_normal, normal_nodes
 from dpbook.regression.layout import Layout
-from dpbook.regression.scale_free import Places, Straightened, by_partial, correlation_root, first_guess, log_prior
+from dpbook.regression.scale_free import Places, Softened, by_partial, correlation_root, first_guess, log_prior
 from dpbook.regression.task import CovariatePrior, Draws, ParameterPrior, Task, drawn
 
 __all__: list[str] = []
@@ -44,7 +44,7 @@ def sample(
         nodes, _ = nodes_for(task.part(slice(done, done + 1)))
         size = max(1, _ROOM // (len(nodes.points) * task.layout.size * chains))
         part = task.part(slice(done, done + size))
-        law = Straightened(_law(part, *nodes_for(part), chains))
+        law = Softened(_law(part, *nodes_for(part), chains), part.sums)
         position = moments.sample(
             law, part.sums, per_chain=per_chain, chains=chains, rng=rng, warm_up=warm_up, progress=progress
         )
@@ -127,6 +127,7 @@ class ClippedRecords:
     ) -> None:
         self.places = Places(layout, centred=True)
         self.dim = self.places.dim
+        self.bounded = False
         self.certain: NDArray[np.bool_] = np.zeros(layout.size, dtype=bool)
         self._low, self._high, self._priors = low, high, priors
         self._scores, self._weights = nodes

@@ -81,6 +81,7 @@ class FixedDesign:
     def __init__(self, layout: Layout) -> None:
         self.places = Places(layout, centred=layout.intercept)
         self.dim = self.places.dim
+        self.bounded = True
         self.certain: NDArray[np.bool_] = self.places.of_x
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:

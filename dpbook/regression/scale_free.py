@@ -120,6 +120,7 @@ class RegressionLaw(Law, Protocol):
     """A law whose positions are laid out by :class:`Places`."""
 
     places: Places
+    bounded: bool  # whether a covariate's spread is the logit of its sd's share of the largest possible, else log sd
 
     def parameters(self, position: Array) -> tuple[Array, Array]:
         """Return theta (B, q) and the error variance (B,), in coordinates."""
@@ -222,18 +223,20 @@ class Straightened:
 
 
 class Softened:
-    """A straightened law of a fixed design, walked over variances where they are known and their logarithms elsewhere.
+    """A straightened law, walked over variances where noise tells them and over their logarithms elsewhere.
 
-    A variance is a difference of noisy sums, v = mean square - mean². Noise tells it with an error of about c, so where
-    v is large its posterior is a peak of width c, and below c it is a plateau as long as the prior of log v: neither v
-    nor log v suits both. v = c log(1 + e^u) does: it is linear in u above c, and log v is below. The response's
-    variance and each covariate's (in units of the largest that bounds allow around the mean, v / (1 + v)) have their u.
+    A variance is a difference of noisy sums, v = mean square - mean², known up to about c: above c its posterior is a
+    peak of width c, and below a plateau as long as the prior of log v. Neither v nor log v suits both. So the walk is
+    over u, in which the share p = v / (1 + v), or a covariate's v as a share of the largest that bounds allow, is
+    linear, and beyond both ends of (0, 1) log p or log (1 - p) is: p = c log((1 + e^u) / (1 + e^(u - 1/c))).
     """
 
     def __init__(self, law: RegressionLaw, sums: NoisySums) -> None:
         self._law, self.places = Straightened(law, sums), law.places
-        self.dim, self.certain = law.dim, law.certain
-        self._log_unit = np.log(_unit_of_variances(law.places, sums))
+        self.dim: int = law.dim
+        self.certain: NDArray[np.bool_] = law.certain
+        self._bounded = law.bounded
+        self._unit = _unit_of_shares(law.places, sums, bounded=law.bounded)
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
         """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
@@ -265,34 +268,52 @@ class Softened:
 
     def soft(self, straight: Array) -> Array:
         """Return where a straightened position is, in these coordinates."""
-        at, out = self.places, straight.copy()
-        share = 1 / (1 + np.exp(-straight[at.spread]))
-        logs = np.concatenate([2 * straight[[at.log_error]], 2 * np.log(share) - np.log1p(-(share**2))])
-        size = np.exp(np.minimum(logs - self._tiled(straight), 50.0))
-        u = np.where(size > 30, size, np.log(np.expm1(np.minimum(size, 30.0))))
+        at, out, unit = self.places, straight.copy(), self._tiled(straight)
+        logit = np.concatenate([2 * straight[[at.log_error]], 2 * straight[at.spread]])
+        if self._bounded:
+            share = 1 / (1 + np.exp(-straight[at.spread]))
+            logit[1:] = 2 * np.log(share) - np.log1p(-(share**2))
+        of_part, of_rest = (1 / (1 + np.exp(-each)) / unit for each in (logit, -logit))
+        u = of_part + np.log(-np.expm1(-of_part)) - np.log(-np.expm1(-of_rest))
         out[at.log_error], out[at.spread] = u[0], u[1:]
         return out
 
     def _bent(self, position: Array) -> tuple[Array, Array, Array]:
         """Return straightened positions, the diagonal of the map's derivative, and that of the log of its volume."""
-        at, out = self.places, position.copy()
+        at, out, unit = self.places, position.copy(), self._tiled(position)
         slope, by_volume = np.ones_like(position), np.zeros_like(position)
         u = np.concatenate([position[[at.log_error]], position[at.spread]])
-        soft, part = np.logaddexp(0.0, u), 1 / (1 + np.exp(-u))
-        log_variance, by_u = self._tiled(position) + np.log(soft), part / soft
-        share = np.sqrt(1 / (1 + np.exp(-log_variance[1:])))
-        out[at.log_error], out[at.spread] = log_variance[0] / 2, np.log(share) - np.log1p(-share)
-        slope[at.log_error], slope[at.spread] = by_u[0] / 2, by_u[1:] * (1 + share) / 2
-        change = 1 - part - by_u
-        by_volume[at.log_error], by_volume[at.spread] = change[0], change[1:] + by_u[1:] * share * (1 - share) / 2
+        part, rest, by_u, change = _two_sided(u, unit)
+        log_sd = 0.5 * (np.log(part) - np.log(rest))
+        steep, turn = by_u / (2 * part * rest), change - by_u / part + by_u / rest
+        if self._bounded:  # the logit of the share's root, in place of half its own
+            share = np.sqrt(part[1:])
+            log_sd[1:] += np.log1p(share) - 0.5 * np.log(rest[1:])
+            turn[1:] += by_u[1:] / (2 * share * (1 + share))
+            steep[1:] *= 1 + share
+        out[at.log_error], out[at.spread] = log_sd[0], log_sd[1:]
+        slope[at.log_error], slope[at.spread] = steep[0], steep[1:]
+        by_volume[at.log_error], by_volume[at.spread] = turn[0], turn[1:]
         return out, slope, by_volume
 
     def _tiled(self, position: Array) -> Array:
-        return np.tile(self._log_unit, position.shape[1] // self._log_unit.shape[1])
+        return np.tile(self._unit, position.shape[1] // self._unit.shape[1])
 
 
-def _unit_of_variances(places: Places, sums: NoisySums) -> Array:
-    """Return the units (1 + d, release) of the variances of response and covariates: the noise's, or a tenth of them."""
+def _two_sided(u: Array, unit: Array) -> tuple[Array, Array, Array, Array]:
+    """Return a share p of u, 1 - p, the derivative of p, and that of the derivative's logarithm."""
+    end = 1 / unit
+    low = u < end / 2
+    near, far = np.where(low, u, end - u), np.where(low, u - end, -u)  # from the nearer end of (0, 1)
+    small = unit * (np.logaddexp(0.0, near) - np.logaddexp(0.0, far))
+    first, second = 1 / (1 + np.exp(-near)), 1 / (1 + np.exp(-far))
+    gap = first - second
+    turn = (first * (1 - first) - second * (1 - second)) / gap
+    return np.where(low, small, 1 - small), np.where(low, 1 - small, small), unit * gap, np.where(low, turn, -turn)
+
+
+def _unit_of_shares(places: Places, sums: NoisySums, *, bounded: bool) -> Array:
+    """Return what noise leaves open of the shares of response and covariates (1 + d, release), or a tenth of them."""
     where, q, first = places.layout.position, places.q, places.first
     mean = (sums.noisy / sums.n[:, None]).T
     noise = (np.sqrt(sums.variance) / sums.n[:, None]).T
@@ -300,9 +321,12 @@ def _unit_of_variances(places: Places, sums: NoisySums) -> Array:
     for column in (q, *range(first, q)):
         square = where[column, column]
         centre = np.clip(mean[where[0, column]], -0.99, 0.99) if first else np.zeros(mean.shape[1])
-        room = 1.0 if column == q else 1 - centre**2
-        units.append(np.maximum(noise[square] * np.sqrt(1 + 4 * centre**2), 0.1 * (mean[square] - centre**2)) / room)
-    return np.clip(units, 1e-8, 1.0)
+        v = np.clip(mean[square] - centre**2, 0.0, 1.0)
+        room = 1 - centre**2 if bounded and column != q else 1 + v
+        share = np.minimum(v / room, 1.0)
+        open_ = noise[square] * np.sqrt(1 + 4 * centre**2) / room
+        units.append(np.maximum(open_, 0.1 * np.minimum(share, 1 - share)))
+    return np.asarray(np.clip(units, 1e-5, 0.25), dtype=np.float64)
 
 
 def _stretch(v: Array) -> tuple[Array, Array, Array]:

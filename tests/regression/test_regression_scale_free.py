@@ -141,16 +141,17 @@ def test_straightened_coordinates_keep_the_density(d, intercept):
 
 
 @pytest.mark.parametrize(("d", "intercept"), SHAPES)
-def test_softened_coordinates_keep_the_density(d, intercept):
-    """Gradient, volume and inverse, from variances far below the noise to far above it."""
-    rng, law = np.random.default_rng(12), FixedDesign(Layout(d, intercept))
+@pytest.mark.parametrize("law_of", [lambda d, i: FixedDesign(Layout(d, i)), clipped], ids=["design", "clipped"])
+def test_softened_coordinates_keep_the_density(law_of, d, intercept):
+    """Gradient, volume and inverse, from variances far below the noise to shares near one."""
+    rng, law = np.random.default_rng(12), law_of(d, intercept)
     k = Layout(d, intercept).size
-    sums = NoisySums(20 * rng.normal(size=(3, k)), np.full((3, 1), 7.0), np.full(3, 50.0), True)
+    sums = NoisySums(20 * rng.normal(size=(3, k)), np.full((3, 1), 1.0), np.full(3, 50.0), True)
     inner, other = Straightened(law, sums), Softened(law, sums)
     at = 0.7 * rng.normal(size=(law.dim, 3))
-    at[law.places.log_error] = [-6.0, 0.3, 8.0]
-    at[law.places.spread] = np.array([3.0, -5.0, 0.5])
-    np.testing.assert_allclose(other.soft(other._bent(at)[0]), at, atol=1e-9)
+    at[law.places.log_error] = [-6.0, 0.3, 0.7 / other._unit[0, 2]]
+    at[law.places.spread] = np.array([1.1 / other._unit[1, 0], -5.0, 0.5 / other._unit[1, 2]])
+    np.testing.assert_allclose(other.soft(other._bent(at)[0]), at, rtol=1e-7)
     steps = 1e-6 * np.eye(law.dim)[..., None]
     volume = np.stack([(other._bent(at + h)[0] - other._bent(at - h)[0]) / 2e-6 for h in steps], axis=1)
     sizes = [np.linalg.slogdet(volume[..., b])[1] for b in range(3)]
