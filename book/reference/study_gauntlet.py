@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 
 SEED = 2026
 TRIALS = 200
-OF_TRIALS = {0: 1.0, 1: 0.4, 2: 0.2}  # by covariates of a regression, whose posteriors take longest: 80 and 40 of 200
+OF_TRIALS = {0: 1.0, 1: 0.3, 2: 0.15}  # by covariates of a regression, whose posteriors take longest: 60 and 30 of 200
 DRAWS, DRAWS_OF_LINES = 1000, 400  # of each posterior; of a regression's
 GOAL, GIVEN_UP = 0.92, 0.03  # coverage that is enough, and how much less than without privacy is allowed
 CHECK = 0.1  # share of epsilon that a family's check takes

@@ -98,11 +98,11 @@ def release_mean(
     total = exact_sum(data, statistics, unit=unit, name="data")
     if total.n < _FEWEST:
         raise ValueError(f"data must hold at least {_FEWEST} records, got {total.n}")
-    charge(budget, epsilon, delta, label="mean")
+    paid = charge(budget, epsilon, delta, label="mean", **add.loss)
     noisy, scale = add(total)
     each = {"sum": 1.0, "squares": weights[0], "histogram": weights[1]}
     parts = {"sum": noisy[:1], "squares": noisy[1:2], "histogram": noisy[2:]}
-    return Release(
+    made = Release(
         values={name: part / each[name] for name, part in parts.items()},
         model="mean",
         mechanism=mechanism,
@@ -115,6 +115,7 @@ def release_mean(
         settings={"edges": cells.edges, "shape": float(shape)},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_histogram(
@@ -179,10 +180,10 @@ def release_histogram(
     rng = seeded_generator(rng)
     add = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=count)
     total = exact_sum(data if family is None else coded(data, family), statistics, unit=unit, name="data")
-    charge(budget, epsilon, delta, label="histogram")
+    paid = charge(budget, epsilon, delta, label="histogram", **add.loss)
     noisy, scale = add(total)
     public = {"edges": cells.edges} if cells is not None else {"labels": family.categories}  # type: ignore[union-attr]
-    return Release(
+    made = Release(
         values={"histogram": noisy},
         model="histogram",
         mechanism=mechanism,
@@ -195,6 +196,7 @@ def release_histogram(
         settings=public,
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def _mean_statistics(rows: Array, *, cells: Bins, weights: tuple[float, float]) -> Array:

@@ -115,10 +115,10 @@ def release(
     bound = sensitivity_of(inside, moments, mechanism, len(total.totals))
     # Without an intercept nothing is centred: narrow bounds may span few steps of the grid.
     add = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=UNIT, statistics=len(total.totals))
-    charge(budget, epsilon, delta, label=MODEL)
+    paid = charge(budget, epsilon, delta, label=MODEL, **add.loss)
     noisy, scale = add(total)
     values = {"sums": noisy[: layout.size]} | ({"moments": noisy[layout.size :]} if moments else {})
-    return Release(
+    made = Release(
         values=values,
         model=MODEL,
         mechanism=mechanism,
@@ -131,6 +131,7 @@ def release(
         settings=inside.settings,
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 class _Box:
