@@ -132,7 +132,7 @@ def test_where_noise_hides_the_covariates_a_plan_says_so() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"width": 0.001}, ValueError, "width must be greater than 0.0"),
+        ({"width": 0.001}, ValueError, r"width must be greater than 0\.152"),  # 3.92 · .4 sqrt(.75) / (.4 sqrt(500))
         ({"width": 0}, ValueError, "width must be greater than 0"),
         ({"of": "age"}, ValueError, "of must be one of"),
         ({"d": 2}, TypeError, "of must be one of"),
