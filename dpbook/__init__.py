@@ -11,18 +11,21 @@ from types import ModuleType
 
 from dpbook._version import __version__
 from dpbook.budget import BudgetExceeded, PrivacyBudget
-from dpbook.posterior import ConvergenceWarning, Posterior
-from dpbook.release import Release
+from dpbook.doubts import ConvergenceWarning, Doubt
+from dpbook.posterior import Posterior
+from dpbook.release import Release, together
 from dpbook.schema import Schema
 
 __all__ = [
     "BudgetExceeded",
     "ConvergenceWarning",
+    "Doubt",
     "Posterior",
     "PrivacyBudget",
     "Release",
     "Schema",
     "__version__",
+    "together",
 ]
 
 _MODULES = frozenset(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))

@@ -9,6 +9,8 @@ Arguments are checked by the callers.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._validation import noise_arguments
+from dpbook.accounting import gaussian_loss, gaussian_scale
 from dpbook.records import ExactSum
 
 __all__ = [
@@ -139,6 +142,38 @@ def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator 
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
     noisy = dp.m.make_gaussian(*space, scale=scale / total.unit)(total.totals.tolist())
     return np.array(noisy, dtype=np.float64) * total.unit
+
+
+@dataclass(frozen=True)
+class NoiseOnSum:
+    """What adds a mechanism's noise to an exact sum and tells its scale, and what it loses beside epsilon and delta."""
+
+    add: Callable[[ExactSum], tuple[NDArray[np.float64], float]]
+    loss: dict[str, float | None]  # rho and mu, as a budget takes them; empty for Laplace noise
+
+    def __call__(self, total: ExactSum) -> tuple[NDArray[np.float64], float]:
+        """Return the noisy sum and the scale of the noise."""
+        return self.add(total)
+
+
+def on_sum(
+    mechanism: str,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator | None,
+    *,
+    unit: float,
+    statistics: int,
+) -> NoiseOnSum:
+    """Return what adds a mechanism's noise to an exact sum; raise now if it could not be drawn."""
+    if mechanism == "laplace":
+        require_laplace_on_sum(unit, sensitivity, epsilon, rng)
+        return NoiseOnSum(lambda total: add_laplace_to_sum(total, sensitivity, epsilon, rng), {})
+    scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta, unit=unit, statistics=statistics)
+    require_gaussian_on_sum(unit, scale)
+    loss = gaussian_loss(sensitivity=sensitivity, scale=scale, unit=unit)
+    return NoiseOnSum(lambda total: (add_gaussian_to_sum(total, scale, rng), scale), loss)
 
 
 def add_geometric(

@@ -10,7 +10,7 @@ import html
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -22,29 +22,16 @@ from numpy.typing import ArrayLike, NDArray
 from dpbook import _html
 from dpbook._labels import component_labels
 from dpbook._validation import finite_array, fraction, one_of, positive
+from dpbook.doubts import LARGEST_RHAT, Doubt, disagreement, say
+from dpbook.doubts import ConvergenceWarning as ConvergenceWarning  # which has long been imported from here
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ConvergenceWarning", "Posterior", "warn_if_unconverged"]
+__all__ = ["Posterior", "warn_if_unconverged"]
 
 # A number (np.float64) where the parameter is a scalar, an array where it is an array.
 Estimate: TypeAlias = Any
-
-
-class ConvergenceWarning(UserWarning):
-    """The chains of a sampler disagree, so its draws do not represent one posterior.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> stuck = Posterior({"theta": [[0.0] * 50, [1.0] * 50]})
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore", ConvergenceWarning)  # in a study that looks at R-hat itself
-    ...     warn_if_unconverged(stuck)
-
-    Explained in :doc:`/book/background/bayesian-primer`.
-    """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +53,9 @@ class Posterior:
         What the components of a vector parameter are called, such as the columns of a table; tables, plots and ArviZ's
         coordinates use them. A parameter without labels has its components numbered.
     notes : sequence of str, optional
-        What the method has to say, such as why it was chosen or what to doubt; :meth:`summary` prints them.
+        What the method has to say, such as why it was chosen; :meth:`summary` prints them.
+    doubts : sequence of Doubt, optional
+        Why it may be wrong, each with a cause and a remedy; ``infer`` warns of them, and :meth:`summary` prints them.
 
     Examples
     --------
@@ -90,6 +79,7 @@ class Posterior:
     method: str = ""
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict, kw_only=True)
     notes: Sequence[str] = field(default=(), kw_only=True)
+    doubts: Sequence[Doubt] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.draws, Mapping):
@@ -109,15 +99,25 @@ class Posterior:
         if isinstance(self.notes, str) or not all(isinstance(note, str) for note in self.notes):
             raise TypeError(f"notes must be a sequence of strings, got {self.notes!r}")
         object.__setattr__(self, "notes", tuple(self.notes))
+        if not all(isinstance(doubt, Doubt) for doubt in self.doubts):
+            raise TypeError(f"doubts must be a sequence of Doubt, got {self.doubts!r}")
+        object.__setattr__(self, "doubts", tuple(self.doubts))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled; the plain dictionary can.
-        return partial(type(self), labels=dict(self.labels), notes=self.notes), (dict(self.draws), self.method)
+        held: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain: dict[str, Any] = {k: dict(value) if isinstance(value, Mapping) else value for k, value in held.items()}
+        return partial(type(self), **plain), ()
 
     def __repr__(self) -> str:
         shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
         method = [f"method={self.method!r}"] if self.method else []
-        return f"Posterior({', '.join([self._size(), *shapes, *method])})"
+        doubts = [f"doubts: {', '.join(type(doubt).__name__ for doubt in self.doubts)}"] if self.doubts else []
+        return f"Posterior({', '.join([self._size(), *shapes, *method, *doubts])})"
+
+    def _said(self) -> tuple[str, ...]:
+        """Return what a table prints below itself: notes, then doubts."""
+        return (*self.notes, *(f"Doubt: {doubt}." for doubt in self.doubts))
 
     def _size(self) -> str:
         chains, draws = next(iter(self.draws.values())).shape[:2]
@@ -134,7 +134,8 @@ class Posterior:
         rows = [[label, *row] for label, row in zip(labels, summary.to_numpy().tolist(), strict=False)]
         method = f", method {self.method}" if self.method else ""
         columns = ["parameter", *summary.columns]
-        return _html.table(f"Posterior: {self._size()}{method}", columns, rows, total=len(labels))
+        table = _html.table(f"Posterior: {self._size()}{method}", columns, rows, total=len(labels))
+        return table + "".join(f"<p>{html.escape(text)}</p>" for text in self._said())
 
     @overload
     def mean(self, name: str) -> Estimate: ...
@@ -227,7 +228,7 @@ class Posterior:
         }
         data = {column: np.concatenate([np.ravel(v) for v in values.values()]) for column, values in columns.items()}
         table = _Summary(data, index=self._labels())
-        table.attrs["notes"] = self.notes
+        table.attrs["notes"] = self._said()
         return table
 
     def plot(self, name: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
@@ -332,10 +333,10 @@ class _Summary(pd.DataFrame):
         return table + "".join(f"<p>{html.escape(note)}</p>" for note in self.attrs.get("notes", ()))
 
 
-def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: float = 1.05) -> None:
+def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: float = LARGEST_RHAT) -> None:
     """Warn where chains disagree: name the component with the largest R-hat if that is above ``threshold``.
 
-    Every ``infer`` function that runs chains calls this; the warning points at the line that called ``infer``.
+    Every ``infer`` function that runs chains looks at R-hat by itself (:func:`dpbook.doubts.speak`); this lets you ask.
     A low R-hat is no proof: chains that all mix slowly, or all sit in one of several modes, agree too. Explained in
     :doc:`/book/background/bayesian-primer`.
 
@@ -358,22 +359,15 @@ def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: f
     """
     threshold = positive("threshold", threshold)
     batch = [posterior] if isinstance(posterior, Posterior) else list(posterior)
-    figures = [
-        (value, label, index)
-        for index, one in enumerate(batch)
-        for name in one.draws
-        for value, label in zip(np.ravel(one.rhat(name)), one.component_labels(name), strict=True)
-    ]
-    too_large = [figure for figure in figures if figure[0] > threshold]
-    if not too_large:
-        return
-    value, label, index = max(too_large)
-    where = "" if isinstance(posterior, Posterior) else f" in posterior {index}"
-    warnings.warn(
-        f"the chains have not converged: R-hat of {label}{where} is {value:.3g}, above {threshold:g} "
-        f"({len(too_large)} of {len(figures)} components are); run longer chains",
-        ConvergenceWarning,
-        stacklevel=3,
+    say(
+        [
+            disagreement(
+                np.concatenate([np.ravel(one.rhat(name)) for name in one.draws]),
+                one._labels(),
+                threshold,
+            )
+            for one in batch
+        ]
     )
 
 

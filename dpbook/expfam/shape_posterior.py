@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -46,10 +44,6 @@ class HistogramPosterior(Posterior):
     """
 
     edges: Sequence[float] = field(default=(), kw_only=True)
-
-    def __reduce__(self) -> Any:
-        kept = partial(type(self), labels=dict(self.labels), notes=self.notes, edges=self.edges)
-        return kept, (dict(self.draws), self.method)
 
     @property
     def cells(self) -> tuple[str, ...]:

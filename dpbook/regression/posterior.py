@@ -6,7 +6,6 @@ A :class:`RegressionPosterior` is a :class:`~dpbook.posterior.Posterior` in the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
@@ -68,13 +67,6 @@ class RegressionPosterior(Posterior):
             first = (INTERCEPT,) * self.intercept
             named = {"theta": (*first, *column_names(None, self.d)[:-1]), **self.labels}
             object.__setattr__(self, "labels", MappingProxyType(named))
-
-    def __reduce__(self) -> Any:
-        return partial(type(self), labels=dict(self.labels), notes=self.notes), (
-            dict(self.draws),
-            self.method,
-            self.intercept,
-        )
 
     @property
     def d(self) -> int:

@@ -37,7 +37,7 @@ _MANY, _FEWER = 4, 24  # covariates from which every release takes long, and rel
 _HIDDEN = 0.2  # of the covariates' spread behind noise: from there on posteriors have long tails
 
 
-def preview(
+def preview(  # noqa: PLR0913 - every keyword is a fact that a steward knows
     *,
     n: int,
     x_bounds: Any,
@@ -128,7 +128,7 @@ def preview(
     )
 
 
-def solve_epsilon(
+def solve_epsilon(  # noqa: PLR0913 - as in preview
     width: float,
     *,
     n: int,
