@@ -412,7 +412,8 @@ def _check(releases: Sequence[Any], prior: Any, method: str | None, family: Fami
     methods = models[0].methods(releases[0].mechanism)
     if method is None:
         # A batch has one method: that of its largest release.
-        method = models[0].default_method(max(releases, key=lambda each: each.n))
+        wanted = models[0].default_method(max(releases, key=lambda each: each.n))
+        method = wanted if wanted in methods else methods[0]
     return models[0], prior, one_of("method", method, methods)
 
 
