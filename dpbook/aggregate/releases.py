@@ -125,7 +125,7 @@ def release_probability(  # noqa: PLR0913 - keywords, most of which have default
     split = Split.read(data, posterior, "probability", partitions, schema=schema, n=n, rng=rng, halved=halved)
     if dry_run and (budget is None or budget.can_spend(epsilon)):
         split.rehearse(cutoffs.ravel())
-    charge(budget, epsilon, 0.0, label=f"posterior probability ({method})")
+    paid = charge(budget, epsilon, 0.0, label=f"posterior probability ({method})")
     name, divisor = ("mean", split.partitions) if smallest is None else ("sum", 1)
     if split.halves is None:
         p = split.answers(cutoffs.ravel())
@@ -138,7 +138,7 @@ def release_probability(  # noqa: PLR0913 - keywords, most of which have default
         made = told.scores(split, cutoffs.ravel(), method, smallest, epsilon, rng)
         unit = 0.5 if smallest is None else split.partitions * largest / 2
         made = made.renamed(name, unit, unit)
-    return Release(
+    published = Release(
         values=made.shaped(cutoffs.shape),
         model="posterior probability",
         mechanism="laplace",
@@ -156,6 +156,7 @@ def release_probability(  # noqa: PLR0913 - keywords, most of which have default
         },
         float_safe=rng is None,
     )
+    return paid.entered(published)
 
 
 def release_quantile(
@@ -226,7 +227,7 @@ def release_quantile(
     split = Split.read(data, posterior, "quantile", partitions, schema=schema, n=n, rng=rng, halved=halved)
     if dry_run and (budget is None or budget.can_spend(epsilon)):
         split.rehearse(points.ravel())
-    charge(budget, epsilon, 0.0, label="posterior quantile")
+    paid = charge(budget, epsilon, 0.0, label="posterior quantile")
     q = split.answers(points.ravel())
     low, high = _found(plan, q, spent, rng)
     centre, half = (low + high) / 2, (high - low) / 2
@@ -242,7 +243,7 @@ def release_quantile(
     if not isinstance(plan, Given):
         values["bounds"] = np.array([low, high])
         scales["bounds"], sensitivities["bounds"] = 2 / spent, 1.0
-    return Release(
+    published = Release(
         values=values,
         model="posterior quantile",
         mechanism="laplace",
@@ -262,6 +263,7 @@ def release_quantile(
         },
         float_safe=rng is None,
     )
+    return paid.entered(published)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from dpbook._validation import (
     privacy_loss,
     seeded_generator,
 )
-from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.cells import Bins, bins_between
 from dpbook.expfam.families import Binomial, require_family
@@ -149,22 +148,14 @@ def release(
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     plan = _Plan.of(family, outside, mechanism, check)
-    if mechanism == "laplace":
-        noise.require_laplace_on_sum(plan.unit, plan.bound, epsilon, rng)
-    else:
-        scale = gaussian_scale(
-            sensitivity=plan.bound, epsilon=epsilon, delta=delta, unit=plan.unit, statistics=plan.statistics
-        )
-        noise.require_gaussian_on_sum(plan.unit, scale)
+    size, unit = plan.statistics, plan.unit
+    on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=unit, statistics=size)
     total = _sums(data, family, outside, plan)
-    charge(budget, epsilon, delta, label=f"{family.name} sum")
-    if mechanism == "laplace":
-        noisy, scale = noise.add_laplace_to_sum(total, plan.bound, epsilon, rng)
-    else:
-        noisy = noise.add_gaussian_to_sum(total, scale, rng)
+    paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     settings = {} if family.bounded else {"outside": outside}
     values, each = plan.named(noisy, total.n)
-    return Release(
+    made = Release(
         values=values,
         model=family.name,
         mechanism=mechanism,
@@ -178,6 +169,7 @@ def release(
         centre={"sum": plan.centre} if plan.centre else {},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_randomized_response(
