@@ -138,7 +138,7 @@ def release_probability(  # noqa: PLR0913 - keywords, most of which have default
         made = told.scores(split, cutoffs.ravel(), method, smallest, epsilon, rng)
         unit = 0.5 if smallest is None else split.partitions * largest / 2
         made = made.renamed(name, unit, unit)
-    published = Release(
+    public = Release(
         values=made.shaped(cutoffs.shape),
         model="posterior probability",
         mechanism="laplace",
@@ -156,7 +156,7 @@ def release_probability(  # noqa: PLR0913 - keywords, most of which have default
         },
         float_safe=rng is None,
     )
-    return paid.entered(published)
+    return paid.entered(public)
 
 
 def release_quantile(
@@ -243,7 +243,7 @@ def release_quantile(
     if not isinstance(plan, Given):
         values["bounds"] = np.array([low, high])
         scales["bounds"], sensitivities["bounds"] = 2 / spent, 1.0
-    published = Release(
+    public = Release(
         values=values,
         model="posterior quantile",
         mechanism="laplace",
@@ -263,7 +263,7 @@ def release_quantile(
         },
         float_safe=rng is None,
     )
-    return paid.entered(published)
+    return paid.entered(public)
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,7 @@ def release(
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     plan = _Plan.of(family, outside, mechanism, check)
-    size, unit = plan.statistics, plan.unit
-    on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=unit, statistics=size)
+    on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=plan.unit, statistics=plan.statistics)
     total = _sums(data, family, outside, plan)
     paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **on_sum.loss)
     noisy, scale = on_sum.add(total)
