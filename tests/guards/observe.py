@@ -56,6 +56,7 @@ class Run:
     spans: list[tuple[float, float]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     charges: list[tuple[float, float]] = field(default_factory=list)
+    fingerprints: list[str] = field(default_factory=list)  # what the ledger says of what was released, at the end
     told: list[tuple[str, str]] = field(default_factory=list)  # warnings: their kinds and their words
     result: Any = None
     error: BaseException | None = None
@@ -362,6 +363,7 @@ def observe(
         finally:
             _NOW.pop()
     watch.read_ledger()
+    watch.run.fingerprints = [line.fingerprint for line in watch.budget.ledger] if watch.budget is not None else []
     watch.run.told = [(each.category.__name__, str(each.message)) for each in told]
     return watch.run
 
