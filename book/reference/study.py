@@ -1,6 +1,6 @@
 """How often a doubt is raised though nothing is wrong: parameters from the prior, records from the model, defaults.
 
-Run it with ``python tools/study.py reference doubts``.
+Run it with ``python tools/study.py reference doubts``. The gauntlet of real data is in ``study_gauntlet.py``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import study_gauntlet
 
 from dpbook import Posterior, Release, doubts, expfam, regression, together
 from dpbook.studies import Study, cell_rng
@@ -101,4 +102,4 @@ def measure(name: str, n: int, epsilon: float, *, trials: int, seed: int) -> pd.
     return pd.DataFrame([row | {kind: np.mean([kind in each for each in raised]) for kind in KINDS}])
 
 
-STUDIES = {"doubts": Study(measure, CELLS, trials=TRIALS, seed=SEED)}
+STUDIES = {"doubts": Study(measure, CELLS, trials=TRIALS, seed=SEED), **study_gauntlet.STUDIES}

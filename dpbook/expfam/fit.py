@@ -24,10 +24,11 @@ from dpbook.release import Release
 __all__ = ["FamilyPosterior", "FitCheck", "checked", "conflict", "from_prior"]
 
 _SEED = 20191  # of made-up releases
-_MADE_UP = 5000  # of them, for a check: each of some 17 numbers is then told apart at a probability of .01
+_MADE_UP = 5000  # of them, for a check: each of some 17 numbers is then told apart well below the level
 _FROM_PRIOR = 2000
 _MOST_SUMS = 5  # statistics up to which prior and release are compared
-_LEVEL = 0.01  # tail probability below which a check fails; a right family fails so often, or less
+_LEVEL = 0.05  # tail probability below which a check fails; a right family fails so often, or less
+_FAR = 3.0  # standard deviations, beyond which a cell adds no more to what all cells say together
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +129,13 @@ def checked(release: Release, family: Family, theta: Array) -> FitCheck | None:
     counts = rng.multinomial(release.n, shares / shares.sum(axis=-1, keepdims=True)).astype(float)
     noise = rng.laplace if release.mechanism == "laplace" else rng.normal
     made_up = counts + noise(scale=release.scale["histogram"], size=counts.shape)
-    p = tail_probability(_with_tails(seen), _with_tails(made_up))
     expected, sd = made_up.mean(axis=0), made_up.std(axis=0)
+
+    def figures(counts: Array) -> Array:
+        away = np.minimum(((counts - expected) / sd) ** 2, _FAR**2).sum(axis=-1, keepdims=True)
+        return np.concatenate([_with_tails(counts), away], axis=-1)
+
+    p = tail_probability(figures(seen), figures(made_up))
     doubt = _misfit(family, cells.edges, cells.labels, seen, made_up, p) if p < _LEVEL else None
     return FitCheck(cells.labels, seen, expected, sd, p, doubt)
 

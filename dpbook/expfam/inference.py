@@ -173,9 +173,8 @@ def infer(
         The conjugate prior of theta; the binomial and the negative binomial have a weak one of their own. For a mean or
         a histogram, which need none, the Dirichlet prior of the cells.
     method : {"exact", "collapsed", "moments", "records", "gibbs", "naive"}, optional
-        Default: exact where that is quick (binomial, multinomial, few Poisson counts; few normal or exponential
-        records, by latent records); otherwise collapsed for one parameter, moments for the negative binomial, Gibbs for
-        the rest.
+        Default: exact where that is quick (binomial, multinomial, few Poisson counts; by latent records for few normal
+        or exponential ones); otherwise collapsed for one parameter, moments for the negative binomial, else Gibbs.
     draws : int, default 4000
         How many draws in all.
     chains : int, optional

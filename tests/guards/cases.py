@@ -505,6 +505,7 @@ def partition_cases(draw: Any, question: str) -> Case:
     """Draw a release over partitions, of a black box that sees everything or of a built-in regression."""
     epsilon = draw(gen.epsilons)
     settings: dict[str, Any] = {"epsilon": epsilon, "partitions": 2}
+    settings |= draw(st.sampled_from([{}, {}, {"spread": 0.0}, {"spread": 0.6}]))
     kind = draw(st.sampled_from(["black box", "black box with a schema", "regression"]))
     if kind != "regression":
         rows, other, container = draw(mixed_tables())
@@ -514,7 +515,7 @@ def partition_cases(draw: Any, question: str) -> Case:
     else:
         number = gen.records((-1.0, 1.0)).filter(np.isfinite)  # others are refused, as the docstring says
         pair = st.tuples(number, number)
-        rows, other = draw(gen.neighbours(pair, least=8, most=10))
+        rows, other = draw(gen.neighbours(pair, least=8, most=14))
         data, neighbour = (lambda: np.array(rows)), (lambda: np.array(other))
         posterior = aggregate.ConjugateRegression
     point, options = draw(probability_options() if question == "probability" else quantile_options())
