@@ -281,9 +281,9 @@ def answers_and_halves(questions: int = 1, *, halves: float) -> float:
 
     Notes
     -----
-    With δ = |a - a'| we have |a + a'| ≤ 2 - δ, so that a and a²/2 together move by at most δ + δ (2 - δ)/2, which
-    increases up to 2 at δ = 2. A partition that fails moves them by at most 3/2, d and d² by 3/2 of their
-    weight, and the last statistic by the half that is left.
+    With δ = ``|a - a'|`` we have ``|a + a'|`` ≤ 2 - δ, so that a and a²/2 together move by at most
+    δ + δ (2 - δ)/2, which increases up to 2 at δ = 2. A partition that fails moves them by at most 3/2, d and d² by
+    3/2 of their weight, and the last statistic by the half that is left.
 
     Examples
     --------
