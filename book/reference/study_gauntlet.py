@@ -37,7 +37,8 @@ Array = NDArray[np.float64]
 
 SEED = 2026
 TRIALS = 200
-DRAWS = 1000  # of each posterior
+OF_TRIALS = {0: 1.0, 1: 0.3, 2: 0.15}  # by covariates of a regression, whose posteriors take longest: 60 and 30 of 200
+DRAWS, DRAWS_OF_LINES = 1000, 400  # of each posterior; of a regression's
 GOAL, GIVEN_UP = 0.92, 0.03  # coverage that is enough, and how much less than without privacy is allowed
 CHECK = 0.1  # share of epsilon that a family's check takes
 BINS = 8  # of a histogram
@@ -81,7 +82,7 @@ def regress(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
         for rows in samples
     ]
     layout = regression.Layout(len(problem.covariates), True)
-    posteriors = read(regression.infer, releases, rng)
+    posteriors = read(regression.infer, releases, rng, draws=DRAWS_OF_LINES)
     one = np.stack([np.column_stack([np.ones(cell.n), box.inside(rows)]) for rows in samples])
     published, ridge = adassp(one.swapaxes(1, 2) @ one, cell.n, cell.epsilon, box, rng)
     return Measured(
@@ -221,11 +222,17 @@ KINDS: Mapping[str, Callable[[Cell, int, np.random.Generator], Measured]] = {
 # What they share
 
 
-def read(infer: Callable[..., Any], releases: Sequence[Release], rng: np.random.Generator, *prior: Any) -> list[Any]:
+def read(
+    infer: Callable[..., Any],
+    releases: Sequence[Release],
+    rng: np.random.Generator,
+    *prior: Any,
+    draws: int | None = None,
+) -> list[Any]:
     """Read all releases of a cell in one call; what there is to doubt, every posterior says itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return list(infer(releases, *prior, draws=DRAWS, rng=rng))
+        return list(infer(releases, *prior, draws=DRAWS if draws is None else draws, rng=rng))
 
 
 def doubted(posterior: Any) -> bool:
@@ -312,6 +319,7 @@ def slopes_within(problem: Problem, setting: str) -> tuple[float, float]:
 def gauntlet(number: int, *, trials: int, seed: int) -> pd.DataFrame:
     """Measure a cell: a row for each parameter."""
     cell = CELLS[number]
+    trials = trials_of(cell, trials)
     found = KINDS[cell.kind](cell, trials, cell_rng(seed, "gauntlet", number))
     warned = np.array([doubted(each) for each in found.posteriors])
     truth = np.broadcast_to(found.truth, found.ours.point.shape)
@@ -351,6 +359,12 @@ def gauntlet(number: int, *, trials: int, seed: int) -> pd.DataFrame:
             }
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def trials_of(cell: Cell, trials: int) -> int:
+    """Return how many data sets a cell is given."""
+    share = OF_TRIALS[len(cell.problem.covariates)] if cell.kind == "regression" else 1.0
+    return max(1, round(share * trials))
 
 
 def inside(estimates: Estimates, truth: Array) -> NDArray[np.bool_]:
@@ -395,6 +409,7 @@ def diffprivlib(number: int, *, trials: int, seed: int) -> pd.DataFrame:
     """
     cell = CELLS[number]
     problem, regresses = cell.problem, cell.kind == "regression"
+    trials = trials_of(cell, trials)
     file, samples = resamples(problem, cell.n, trials, cell_rng(seed, "gauntlet", number))
     ends = [bounds_of(problem.file, name, cell.bounds) for name in (*problem.covariates, problem.response)]
     seeds = cell_rng(seed, "diffprivlib", number).integers(2**31, size=trials).tolist()

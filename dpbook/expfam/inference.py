@@ -178,7 +178,7 @@ def infer(
     draws : int, default 4000
         How many draws in all.
     chains : int, optional
-        How many chains they are arranged in: by default 4 where draws are independent, 20 for Gibbs.
+        How many chains they are arranged in: by default 4 where draws are independent, 8 for moments, else 20.
     rng : numpy.random.Generator, optional
     family : Family, optional
         Needed for a custom family, which cannot travel in a release.
@@ -217,7 +217,7 @@ def infer(
     model, prior, chosen = _check(batch, prior, method, family)
     method_options(chosen, given, _OPTIONS)
     if chosen in _CHAINS:
-        drawn = _CHAINS[chosen](batch, prior, model, draws, chains or 20, rng, progress)
+        drawn = _CHAINS[chosen](batch, prior, model, draws, chains or _HOW_MANY[chosen], rng, progress)
     else:
         count = chains or 4
         shape = (count, -(-draws // count))
@@ -362,6 +362,7 @@ def _records(
 
 
 _CHAINS = {"gibbs": _gibbs, "moments": _moments, "records": _records}
+_HOW_MANY = {"gibbs": 20, "moments": 8, "records": 20}
 
 
 def _independent(
@@ -427,7 +428,8 @@ def _check(releases: Sequence[Any], prior: Any, method: str | None, family: Fami
     methods = models[0].methods(releases[0].mechanism)
     if method is None:
         # A batch has one method: that of its largest release.
-        method = models[0].default_method(max(releases, key=lambda each: each.n))
+        wanted = models[0].default_method(max(releases, key=lambda each: each.n))
+        method = wanted if wanted in methods else methods[0]
     return models[0], prior, one_of("method", method, methods)
 
 

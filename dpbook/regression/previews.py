@@ -33,7 +33,7 @@ __all__ = ["preview", "solve_epsilon"]
 _SPREAD = 0.2  # of a column whose standard deviation is not stated, in widths of its bounds
 _R_SQUARED = 0.25
 _RELEASES, _DRAWS = 60, 600  # simulated, and positions drawn for each
-_MANY, _FEWER = 4, 24  # covariates from which every release takes long, and releases that are simulated then
+_MANY, _FEWER = 3, 24  # covariates from which every release takes long, and releases that are simulated then
 _HIDDEN = 0.2  # of the covariates' spread behind noise: from there on posteriors have long tails
 
 
