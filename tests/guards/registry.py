@@ -29,6 +29,7 @@ from dpbook import (
 )
 from dpbook.graphical import hmm
 from dpbook.regression import PrivateBayesianRegression
+from dpbook.release import together
 from guards import attacks, cases, observe
 from guards.attacks import Attack, Case
 
@@ -76,6 +77,7 @@ def promising() -> dict[Callable[..., Any], str]:
 # What looks like a promise and is none, and why.
 EXEMPT: dict[Callable[..., Any], str] = {
     Release.from_json.__func__: "reads text that is public already",  # type: ignore[attr-defined]
+    together: "puts releases together that are public already: reads no data",
     budget.charge: "the ledger itself: reads no data",
     graphical.tune_dpsgd_nonprivate: "not private, and called so",
     latent_noise.draw_noise_variance: "the analyst's side: reads no data",
