@@ -15,14 +15,15 @@ INSTALLED := .venv/.installed
 STUDIES := $(wildcard book/*/*.py)
 LINTED := dpbook tests tools course conftest.py $(wildcard benchmarks) $(STUDIES)
 PAGE := _build/html/index.html
-QUICK := tests/test_wall.py tests/book/test_docstrings.py
+CORE := validation records schema noise budget release priors sampling posterior preview
+QUICK := $(patsubst %,tests/test_%.py,walks wall layout package $(CORE)) tests/book/test_docstrings.py tests/expfam/test_expfam_families.py
 
 .PHONY: help book test quick lint test-unit test-notebooks test-book test-browser course test-course nightly notebooks lock clean
 
 help:
 	@echo "make book       build the book (and the environment, on first use); prints the page to open"
 	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build, every page in a browser"
-	@echo "make quick      lint and the fast half of the unit tests, in under two minutes: before every commit"
+	@echo "make quick      lint, the core, the rules and a walk through each package, in under two minutes: before every commit"
 	@echo "make course     write the notebooks of a course, for students and for instructors, to _build/course"
 	@echo "make nightly    every page at six widths, light and dark; every notebook on another processor"
 	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"

@@ -126,3 +126,35 @@ def _autocovariance(draws: Array) -> Array:
     length = fft.next_fast_len(2 * size, real=True)
     spectrum = fft.rfft(draws - draws.mean(axis=2, keepdims=True), n=length, axis=2)
     return np.asarray(fft.irfft(spectrum * spectrum.conj(), n=length, axis=2)[:, :, :size] / size)
+
+
+def autocorrelation_time(draws: Array) -> float:
+    """Return how many steps of a chain are worth one independent draw, pooled over all of draws (B, chain, draw).
+
+    1 where there is no evidence of dependence: chains shorter than 8, a first correlation below four standard errors.
+    """
+    _, chains, size = draws.shape
+    moves = np.ptp(draws, axis=(1, 2)) > 0
+    if not moves.any() or size < 8:
+        return 1.0
+    scores = _scores(np.ascontiguousarray(draws[moves]))
+    drawn = chains * size
+    products = _lagged_products(scores)
+    # Scores of one quantity add up to 0, so that those of independent draws have a correlation of -1/(drawn - 1).
+    rho = (products / products[0] + 1 / (drawn - 1)) * (drawn - 1) / drawn
+    error = 1 / math.sqrt(len(scores) * drawn)
+    if rho[1] < 4 * error:
+        return 1.0
+    pairs = rho[: size - size % 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs < 2 * math.sqrt(2) * error)
+    kept = np.minimum.accumulate(pairs[: ends[0] if ends.size else None])
+    return float(max(1.0, 2 * kept.sum() - 1))
+
+
+def _lagged_products(scores: Array) -> Array:
+    """Return the mean product (draw,) of scores that are so many steps of a chain apart."""
+    size = scores.shape[2]
+    length = fft.next_fast_len(2 * size, real=True)
+    spectrum = fft.rfft(scores, n=length, axis=2)
+    power = (spectrum * spectrum.conj()).real.mean(axis=(0, 1))
+    return np.asarray(fft.irfft(power, n=length)[:size] / np.arange(size, 0, -1))

@@ -8,6 +8,7 @@ neighbour relation the inputs are stated for.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -19,10 +20,15 @@ __all__ = [
     "advanced_composition",
     "discrete_gaussian_delta",
     "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_loss",
+    "gaussian_mu",
     "gaussian_rho",
     "gaussian_scale",
     "group_privacy",
+    "plan_epsilon",
     "pure_composition_delta",
+    "pure_mu",
     "zcdp_epsilon",
 ]
 
@@ -148,8 +154,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
     Parameters
     ----------
-    epsilon, mu : float
-        At least 0; and the L2 sensitivity divided by the noise's standard deviation.
+    epsilon : float
+        At least 0.
+    mu : float
+        The L2 sensitivity divided by the noise's standard deviation.
 
     Returns
     -------
@@ -170,6 +178,176 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     # Both logarithms are accurate to a few ulps; their difference may cancel, so the error is added, not ignored.
     error = 8 * np.finfo(float).eps * max(1.0, abs(first), abs(second), epsilon)
     return float(min(1.0, np.exp(first) * (-np.expm1(min(second - first, 0.0)) + error)))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Return the smallest epsilon at which a Gaussian mechanism whose sensitivity is ``mu`` noise sds has this delta.
+
+    The inverse of :func:`gaussian_delta`. Releases with mu₁, mu₂, … are together one with mu = √(mu₁² + mu₂² + …), also
+    where each is chosen after seeing the answers before it, as long as mu stays within a limit that was fixed before
+    (Smith and Thakurta 2022). Explained in :doc:`/book/background/composition`.
+
+    Parameters
+    ----------
+    mu, delta : float
+        Greater than 0; in (0, 1).
+
+    Returns
+    -------
+    float
+        Never too small: the root finder's error is added.
+
+    Examples
+    --------
+    >>> from dpbook.accounting import gaussian_epsilon
+    >>> round(gaussian_epsilon(1.0, 0.126937), 4)
+    1.0
+    """
+    mu, delta = positive("mu", mu), delta_value("delta", delta, zero=False)
+    if gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    high = mu**2 / 2 + mu * math.sqrt(2 * -math.log(delta))  # where the tail of the loss is at most delta
+
+    def excess(epsilon: float) -> float:
+        return math.log(max(gaussian_delta(epsilon, mu), 5e-324)) - math.log(delta)
+
+    while excess(high) > 0:
+        high *= 2
+    root = float(optimize.brentq(excess, 0.0, high, xtol=1e-14 * max(1.0, high), rtol=1e-14))
+    while excess(root) > 0:
+        root = math.nextafter(root * (1 + 1e-13), math.inf)
+    return root
+
+
+def pure_mu(epsilon: float) -> float:
+    """Return the mu of Gaussian differential privacy that every pure epsilon-DP mechanism has.
+
+    The best test between two neighbours, given a pure release, has errors on two lines that meet where both errors are
+    1/(1 + e^ε). The curve of Gaussian noise with this mu goes through that point and is convex, so it lies below both:
+    whatever a test can do given the release, it can do given that Gaussian noise. Explained in
+    :doc:`/book/background/composition`.
+
+    Parameters
+    ----------
+    epsilon : float
+        Greater than 0.
+
+    Returns
+    -------
+    float
+        ``2 Φ⁻¹(e^ε / (1 + e^ε))``.
+
+    Examples
+    --------
+    >>> from dpbook.accounting import pure_mu
+    >>> round(pure_mu(0.1), 4)  # about √(π/2) epsilon
+    0.1253
+    """
+    epsilon = positive("epsilon", epsilon)
+    return float(-2 * special.ndtri_exp(-np.logaddexp(0.0, epsilon)))
+
+
+def gaussian_mu(*, sensitivity: float, scale: float, unit: float | None = None) -> float | None:
+    """Return the mu of Gaussian noise, or None where a grid is so coarse that its discrete noise has none.
+
+    On a grid the noise is discrete. With a scale of S steps it is a Gaussian of √(S² - 4) steps, rounded at random (see
+    :func:`gaussian_scale`), and has that Gaussian's mu. Explained in :doc:`/book/background/composition`.
+
+    Parameters
+    ----------
+    sensitivity, scale : float
+        The L2 sensitivity, and the noise's standard deviation.
+    unit : float, optional
+        The step of the grid that the noise is drawn on.
+
+    Returns
+    -------
+    float or None
+
+    Examples
+    --------
+    >>> from dpbook.accounting import gaussian_mu
+    >>> gaussian_mu(sensitivity=1.0, scale=2.0), gaussian_mu(sensitivity=1.0, scale=2.0, unit=1.0) is None
+    (0.5, True)
+    """
+    sensitivity, scale = positive("sensitivity", sensitivity), positive("scale", scale)
+    if unit is None:
+        return sensitivity / scale
+    steps = scale / positive("unit", unit)
+    if steps <= 2 * _MARGIN:
+        return None
+    return sensitivity / scale * _MARGIN / math.sqrt(1 - 4 / steps**2)
+
+
+def gaussian_loss(*, sensitivity: float, scale: float, unit: float | None = None) -> dict[str, float | None]:
+    """Return the rho and the mu of Gaussian noise, as :meth:`dpbook.PrivacyBudget.spend` takes them.
+
+    Explained in :doc:`/book/background/composition`.
+
+    Parameters
+    ----------
+    sensitivity, scale, unit
+        As in :func:`gaussian_mu`; rho holds for discrete noise too (Canonne, Kamath and Steinke 2020).
+
+    Returns
+    -------
+    dict
+        With ``rho`` and ``mu``.
+
+    Examples
+    --------
+    >>> from dpbook.accounting import gaussian_loss
+    >>> gaussian_loss(sensitivity=1.0, scale=2.0)
+    {'rho': 0.125, 'mu': 0.5}
+    """
+    mu = gaussian_mu(sensitivity=sensitivity, scale=scale, unit=unit)
+    return {"rho": (sensitivity / scale) ** 2 / 2, "mu": mu}
+
+
+def plan_epsilon(*, delta: float, pure: Sequence[float] = (), mu: Sequence[float] = ()) -> float:
+    """Return a tight epsilon of a *fixed* plan of releases, by numerical composition; for reports, not for budgets.
+
+    The loss distributions of all releases are convolved (dp-accounting, extra ``dpsgd``). That is right only for a plan
+    that was fixed before the first answer was seen: where what a release costs may depend on earlier answers, this is
+    no filter, and a :class:`~dpbook.PrivacyBudget` does not use it. Explained in :doc:`/book/background/composition`.
+
+    Parameters
+    ----------
+    delta : float
+        In (0, 1).
+    pure : sequence of float
+        The epsilons of pure releases, each taken as the worst of its kind.
+    mu : sequence of float
+        The sensitivities in noise sds of Gaussian releases.
+
+    Returns
+    -------
+    float
+        An upper bound, pessimistic by the discretisation of 10⁻⁴.
+
+    Examples
+    --------
+    >>> from dpbook.accounting import plan_epsilon
+    >>> round(plan_epsilon(delta=1e-6, pure=[0.1] * 10, mu=[0.05] * 20), 1)
+    1.6
+    """
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    delta = delta_value("delta", delta, zero=False)
+    losses = [positive("pure", each) for each in pure], [positive("mu", each) for each in mu]
+    if not losses[0] and not losses[1]:
+        raise ValueError("pure or mu must hold at least one release, got none")
+    step = {"value_discretization_interval": 1e-4}
+    parts = [
+        privacy_loss_distribution.from_privacy_parameters(common.DifferentialPrivacyParameters(each, 0.0), **step)
+        for each in losses[0]
+    ]
+    if losses[1]:  # Gaussian releases are one, exactly
+        parts.append(privacy_loss_distribution.from_gaussian_mechanism(1 / math.hypot(*losses[1]), **step))
+    total = parts[0]
+    for each in parts[1:]:
+        total = total.compose(each)
+    return float(total.get_epsilon_for_delta(delta))
 
 
 def discrete_gaussian_delta(epsilon: float, shift: int, scale: float) -> float:
@@ -250,8 +428,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     Parameters
     ----------
-    rho, delta : float
-        The zCDP parameter; in (0, 1).
+    rho : float
+        The zCDP parameter, greater than 0.
+    delta : float
+        In (0, 1).
 
     Returns
     -------
@@ -299,7 +479,7 @@ def gaussian_scale(
     sensitivity : float
         The statistic's L2 sensitivity.
     epsilon, delta : float
-        Greater than 0; in (0, 1).
+        The privacy loss: epsilon greater than 0, delta in (0, 1).
     unit : float, optional
         The step of the grid on which the noise is drawn (an :class:`~dpbook.records.ExactSum` has it); by default noise
         is drawn as finely as floats are.

@@ -7,6 +7,7 @@ at the stated level and no more often. They refute; passing them proves nothing,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,7 @@ from scipy import special, stats
 from scipy.spatial.distance import cdist
 
 from dpbook._arrays import Array
+from dpbook._mixing import autocorrelation_time
 from dpbook._validation import analyst_generator, finite_array, fraction, integer, one_of, positive
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 Named = dict[str, Array]
+
+_FEWEST_RANKED = 15  # independent draws a trial, below which ranks say little
 
 
 # Simulation-based calibration
@@ -166,9 +170,10 @@ def calibrate(
     trials : int
         Number of simulated data sets, at least 2.
     draws : int, optional
-        Thin each trial to this many evenly spaced draws; by default keep all (of the shortest, if they differ).
-        Draws of a Markov chain are dependent, and then ranks are not uniform even for a right posterior: thin to the
-        effective sample size or below.
+        Thin each trial to this many evenly spaced draws. By default all are kept (of the shortest, if they differ)
+        where they are independent. Draws of a Markov chain are not, and then ranks are not uniform even for a right
+        posterior: by default they are thinned to their effective number, and where that is below 15, or below half of
+        the ``draws`` asked for, a ValueError says so.
     quantities : mapping of str to callable ``(parameters, data) -> array``, optional
         Further scalars to rank, which may depend on the data, such as the log-likelihood (Modrák et al. 2023). Called
         with a dict of arrays ``(trials, k, ...)`` of the ranked parameters and with the data; must return
@@ -208,7 +213,7 @@ def calibrate(
     parameters = prior_draw(generator, count)
     truth = _named_arrays("prior_draw", parameters, count, axes=1)
     data = simulate(parameters, generator)
-    posterior = _posterior_arrays(infer(data, generator), count, kept)
+    posterior = _posterior_arrays(infer(data, generator), count, kept, set(truth))
     truth, posterior = _common(truth, posterior)
     ranks: Named = {}
     contraction: dict[str, float] = {}
@@ -244,10 +249,11 @@ def _named_arrays(source: str, value: Any, trials: int, axes: int) -> Named:
     return arrays
 
 
-def _posterior_arrays(value: Any, trials: int, kept: int | None) -> Named:
-    """Return what ``infer`` gave as name -> (trials, draws, ...), thinned to a common number of draws."""
+def _posterior_arrays(value: Any, trials: int, kept: int | None, ranked: set[str]) -> Named:
+    """Return what ``infer`` gave as name -> (trials, draws, ...), thinned to a common number of independent draws."""
+    chains = 1
     if isinstance(value, Sequence) and len(value) > 0 and all(hasattr(item, "draws") for item in value):
-        value = _pooled_chains(value)
+        value, chains = _pooled_chains(value)
     arrays = _named_arrays("infer", value, trials, axes=2)
     sizes = {array.shape[1] for array in arrays.values()}
     if len(sizes) > 1:
@@ -257,21 +263,69 @@ def _posterior_arrays(value: Any, trials: int, kept: int | None) -> Named:
         raise ValueError(f"infer must return at least 2 draws a trial, got {available}")
     if kept is not None and kept > available:
         raise ValueError(f"draws must be at most the {available} draws that infer returned, got {kept}")
-    return {name: _thin(array, kept or available, axis=1) for name, array in arrays.items()}
+    if kept is not None:
+        thinned = {name: _thin(array, kept, axis=1) for name, array in arrays.items()}
+        _require_independent(thinned, ranked)
+        return thinned
+    return _thinned_to_independence(arrays, chains, ranked)
 
 
-def _pooled_chains(posteriors: Sequence[Any]) -> Named:
-    """Stack posteriors into name -> (trials, draws, ...): chains pooled, each thinned to the shortest one's length."""
+def _thinned_to_independence(arrays: Named, chains: int, ranked: set[str]) -> Named:
+    """Keep so few draws of every chain that they are about independent; raise where hardly any are left."""
+    step, name = _longest_time(arrays, chains, ranked)
+    if step == 1:
+        return arrays
+    length = next(iter(arrays.values())).shape[1] // chains
+    left = chains * -(-length // step)
+    if left < _FEWEST_RANKED:
+        raise ValueError(
+            f"infer must return more draws: the {chains * length} of {name!r} are those of a Markov chain, worth "
+            f"{left} independent ones, and ranks among fewer than {_FEWEST_RANKED} say little; run longer chains"
+        )
+    within = np.arange(0, length, step)
+    places = (length * np.arange(chains)[:, None] + within).ravel()
+    return {each: np.take(array, places, axis=1) for each, array in arrays.items()}
+
+
+def _require_independent(arrays: Named, ranked: set[str]) -> None:
+    """Raise where draws that were thinned as the caller wished still depend on each other."""
+    time, name = _longest_time(arrays, 1, ranked)
+    if time > 2:
+        kept = next(iter(arrays.values())).shape[1]
+        raise ValueError(
+            f"draws must be at most about {kept // time}: the {kept} kept of {name!r} depend on each other, so that "
+            "ranks would not be uniform even for a right posterior"
+        )
+
+
+def _longest_time(arrays: Named, chains: int, ranked: set[str]) -> tuple[int, str]:
+    """Return the longest autocorrelation time of the ranked parameters, in whole steps, and whose it is."""
+    times = {"": 1.0}
+    for name in ranked & set(arrays):
+        array = arrays[name]
+        columns = array.reshape(len(array), chains, array.shape[1] // chains, -1)
+        times[name] = max(autocorrelation_time(columns[..., i]) for i in range(columns.shape[3]))
+    worst = max(times, key=lambda each: times[each])
+    return math.ceil(times[worst]), worst
+
+
+def _pooled_chains(posteriors: Sequence[Any]) -> tuple[Named, int]:
+    """Stack posteriors into name -> (trials, draws, ...), chains pooled, and say how many chains those are.
+
+    Each is thinned to the shortest one's length; where lengths or chains differ, the pooled count as one chain.
+    """
     names = list(posteriors[0].draws)
     if any(set(posterior.draws) != set(names) for posterior in posteriors):
         raise ValueError("infer must return posteriors that all hold the same parameters")
     stacked: Named = {}
+    shapes = set()
     for name in names:
         chains = [np.asarray(posterior.draws[name]) for posterior in posteriors]
+        shapes |= {array.shape[:2] for array in chains}
         pooled = [array.reshape(-1, *array.shape[2:]) for array in chains]
         shortest = min(len(array) for array in pooled)
         stacked[name] = np.stack([_thin(array, shortest, axis=0) for array in pooled])
-    return stacked
+    return stacked, next(iter(shapes))[0] if len(shapes) == 1 else 1
 
 
 def _thin(array: Array, count: int, axis: int) -> Array:

@@ -27,7 +27,7 @@ from dpbook._validation import (
     seeded_generator,
     whole_array,
 )
-from dpbook.accounting import gaussian_scale
+from dpbook.accounting import gaussian_loss, gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
 
 __all__ = [
@@ -238,7 +238,7 @@ def gaussian(
     array = finite_array("value", value)
     scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
     rng = seeded_generator(rng)
-    charge(budget, epsilon, delta, label=label)
+    charge(budget, epsilon, delta, label=label, **gaussian_loss(sensitivity=sensitivity, scale=scale))
     noisy = noise.add_gaussian(array, scale, rng)
     return float(noisy) if array.ndim == 0 else noisy
 

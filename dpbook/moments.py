@@ -3,7 +3,7 @@
 A :class:`Law` says, for unconstrained parameters, the mean and covariance of the statistics that one record adds to
 the sums. By the central limit theorem the sums are then normal, and noise is added to them: :func:`sample` draws the
 parameters by Hamiltonian dynamics, with the variances of Laplace noise drawn in between. Where a mean has no formula it
-is an average over one fixed quasi-random sample, :func:`normal_scores`, which makes the likelihood smooth.
+is an average over fixed points, :func:`normal_nodes`, which makes the likelihood smooth.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ Pullback = Callable[[Array, Array], Array]
 _WARM_UP = 400
 _SCORING = 20  # steps of Fisher scoring before the first chain moves
 _FIRST_SCRAMBLE, _SECOND_SCRAMBLE = 20190207, 20200501
+_REACH = 7.0  # of a grid of standard normal points: 3e-12 are beyond
+_WILD = 1e7  # beyond that, no position is taken seriously
 _JITTER = 1e-12  # relative, on the diagonal of a correlation matrix before it is factorised
 
 
@@ -67,6 +69,47 @@ def normal_scores(size: int, dimension: int, *, second: bool = False) -> Array:
     root = np.linalg.cholesky(2 * half.T @ half / size)
     half = np.linalg.solve(root, half.T).T
     return np.asarray(np.concatenate([half, -half]), dtype=np.float64)
+
+
+class Nodes(NamedTuple):
+    """Points (m, d) and weights (m,), which add up to one: what an average over standard normal vectors is taken of."""
+
+    points: Array
+    weights: Array
+
+
+def normal_nodes(size: int, dimension: int, *, second: bool = False) -> Nodes:
+    """Return fixed nodes for averages over standard normal vectors: a grid in one dimension, else a Sobol sample.
+
+    An equidistant grid with the density as weights errs by nothing to speak of where the integrand is smooth at the
+    scale of its step, and by the square of the step where clipping makes a kink.
+
+    Parameters
+    ----------
+    size : int
+        How many; a power of two.
+    dimension : int
+        Of each point.
+    second : bool, default False
+        Other nodes of the same kind (the grid moved by half a step, another scramble), to see how much they matter.
+
+    Returns
+    -------
+    Nodes
+
+    Examples
+    --------
+    >>> from dpbook.moments import normal_nodes
+    >>> nodes = normal_nodes(64, 1)
+    >>> round(float(nodes.weights @ nodes.points[:, 0] ** 4), 6)
+    3.0
+    """
+    if integer("dimension", dimension, least=1) > 1:
+        return Nodes(normal_scores(size, dimension, second=second), np.full(size, 1 / size))
+    step = 2 * _REACH / integer("size", size, least=1)
+    grid = -_REACH + step * (np.arange(size) + (0.75 if second else 0.25))
+    weights = np.exp(-0.5 * grid**2)
+    return Nodes(np.asarray(grid[:, None], dtype=np.float64), np.asarray(weights / weights.sum(), dtype=np.float64))
 
 
 class ClippedNormal(NamedTuple):
@@ -142,18 +185,32 @@ class NoisySums:
         Numbers of records.
     laplace : bool
         Which of the two noises it is.
+    several : pair of array, optional
+        Where ``noisy`` and ``scale`` are of means: the noisy sums (observation, release, k) that were put together, and
+        their scales (observation, release).
     """
 
     noisy: Array
     scale: Array
     n: Array
     laplace: bool
+    several: tuple[Array, Array] | None = None
 
     @property
     def variance(self) -> Array:
         """The variances (release, k) of the noise."""
         scale = np.reshape(self.scale, (len(self.noisy), -1))
         return np.broadcast_to((2.0 if self.laplace else 1.0) * scale**2, self.noisy.shape)
+
+    def side_by_side(self) -> NoisySums:
+        """Return the noisy sums of all observations in a row, (release, observation times k); a single one stays."""
+        if self.several is None:
+            return self
+        noisy, scale = self.several
+        shape = (len(self.noisy), -1)
+        each = np.broadcast_to(scale[..., None], noisy.shape)
+        flat = [np.moveaxis(array, 0, 1).reshape(shape) for array in (noisy, each)]
+        return NoisySums(flat[0], flat[1], self.n, self.laplace)
 
     def repeated(self, chains: int) -> NoisySums:
         """Return the same for every chain, chains slowest."""
@@ -201,6 +258,45 @@ class Law(Protocol):
         ...
 
 
+class _SideBySide:
+    """A law of statistics that were observed several times, each time with a noise of its own.
+
+    The statistics stand side by side, observation after observation: equal, so that their covariance is singular, and
+    what the noise adds to it makes it regular.
+    """
+
+    def __init__(self, law: Law, times: int) -> None:
+        self._law, self._times = law, times
+        self.dim, self.certain = law.dim, np.tile(law.certain, times)
+
+    def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
+        """Return mean and covariance, repeated, and the map of derivatives, which adds up those of all copies."""
+        mean, cov, pullback = self._law.moments(position)
+        batch, k = mean.shape
+
+        def added_up(by_mean: Array, by_cov: Array) -> Array:
+            of_cov = by_cov.reshape(batch, self._times, k, self._times, k).sum(axis=(1, 3))
+            return pullback(by_mean.reshape(batch, self._times, k).sum(axis=1), of_cov)
+
+        return np.tile(mean, (1, self._times)), np.tile(cov, (1, self._times, self._times)), added_up
+
+    def mean(self, position: Array) -> Array:
+        """Return the mean alone, repeated."""
+        return np.tile(self._law.mean(position), (1, self._times))
+
+    def log_prior(self, position: Array) -> tuple[Array, Array]:
+        """Return the law's own."""
+        return self._law.log_prior(position)
+
+    def start(self, sums: NoisySums) -> Array:
+        """Return where the law would start from the means of all observations."""
+        shape = (len(sums.noisy), self._times, -1)
+        scale = np.broadcast_to(np.reshape(sums.scale, (len(sums.noisy), -1)), sums.noisy.shape).reshape(shape)
+        total = (scale**-2).sum(axis=1)
+        mean = (sums.noisy.reshape(shape) * scale**-2).sum(axis=1) / total
+        return self._law.start(NoisySums(mean, total**-0.5, sums.n, sums.laplace))
+
+
 class _Point(NamedTuple):
     """What a law says at some positions, and where they are too wild to be taken seriously."""
 
@@ -225,7 +321,7 @@ class _Likelihood:
 
     def point(self, position: Array) -> _Point:
         """Return what the density needs of the law at some positions, whatever the variances of the noise."""
-        wild = np.asarray(~(np.abs(position) < 60).all(axis=0))
+        wild = np.asarray(~(np.abs(position) < _WILD).all(axis=0))
         position = np.where(wild, 0.0, position)
         return _Point(*self.law.moments(position), *self.law.log_prior(position), wild)
 
@@ -351,6 +447,8 @@ def sample(
     """
     rng = analyst_generator(rng)
     warm_up = _WARM_UP if warm_up is None else warm_up
+    if sums.several is not None:
+        law, sums = _SideBySide(law, len(sums.several[0])), sums.side_by_side()
     likelihood = _Likelihood(law, sums.repeated(chains))
     variance = np.tile(sums.variance, (chains, 1))
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused
@@ -462,13 +560,15 @@ def around_mode(law: Law, sums: NoisySums, count: int, rng: np.random.Generator)
     return np.concatenate([at, *(at + each for each in away)], axis=1)
 
 
-def sample_error(law: Law, other: Law, sums: NoisySums, position: Array) -> Array:
-    """Return how far two laws' means of the sums are apart at some positions, in sds of sampling plus noise.
+def sample_error(law: Law, better: Array, sums: NoisySums, position: Array) -> Array:
+    """Return how far a law's means of the sums are from better ones at some positions, in sds of sampling plus noise.
 
     Parameters
     ----------
-    law, other : Law
-        The same law over two scrambles of the fixed sample.
+    law : Law
+        Whose means are averages over a fixed sample.
+    better : array (B, k)
+        The same means from a larger sample, or another scramble.
     sums : NoisySums
         One entry per position.
     position : array (dim, B)
@@ -480,4 +580,4 @@ def sample_error(law: Law, other: Law, sums: NoisySums, position: Array) -> Arra
     """
     mean, cov, _ = law.moments(position)
     spread = sums.n[:, None] * np.einsum("bii->bi", cov) + sums.variance
-    return np.asarray((sums.n[:, None] * np.abs(mean - other.mean(position)) / np.sqrt(spread)).max(axis=1))
+    return np.asarray((sums.n[:, None] * np.abs(mean - better) / np.sqrt(spread)).max(axis=1))

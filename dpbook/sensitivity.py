@@ -28,6 +28,7 @@ from scipy.optimize import minimize
 from dpbook._validation import at_least, finite_array, flag, integer, interval, positive
 
 __all__ = [
+    "answers_and_halves",
     "beside_histogram",
     "bounded_sum",
     "fourth_moments",
@@ -212,8 +213,8 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
 
     Notes
     -----
-    With d = |u - u'| we have |u + u'| ≤ 2 - d, so that the first two statistics move by at most d + squares d (2 - d)
-    in L1, which increases up to d = 2 if squares ≤ 1/2, and likewise in L2.
+    With d = ``|u - u'|`` we have ``|u + u'|`` ≤ 2 - d, so that the first two statistics move by at most
+    d + squares d (2 - d) in L1, which increases up to d = 2 if squares ≤ 1/2, and likewise in L2.
 
     Examples
     --------
@@ -256,6 +257,41 @@ def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> floa
     """
     own, weight = Fraction(at_least("sensitivity", sensitivity, 0)), Fraction(positive("cells", cells))
     return _up(own + 2 * weight) if _norm(norm) == 1 else _root_up(own**2 + 2 * weight**2)
+
+
+def answers_and_halves(questions: int = 1, *, halves: float) -> float:
+    """Exact L1 sensitivity of partitions' answers, their squares, differences from halves, and failures, summed.
+
+    Replace-one neighbours, n public: a replaced record changes one partition. For each question a partition has the
+    statistics a in [-1, 1], a²/2, ``halves`` times d and half of that times d², with d in [-1, 1]; and once the weight
+    ``questions`` (1 + ``halves``)/2 if it failed, with zeros for everything else. Explained in
+    :doc:`/book/sample-and-aggregate/when-parts-differ`.
+
+    Parameters
+    ----------
+    questions : int
+        How many questions each partition answers.
+    halves : float
+        The weight of the differences from halves, greater than 0.
+
+    Returns
+    -------
+    float
+        2 questions (1 + halves): squares and failures cost nothing.
+
+    Notes
+    -----
+    With δ = |a - a'| we have |a + a'| ≤ 2 - δ, so that a and a²/2 together move by at most δ + δ (2 - δ)/2, which
+    increases up to 2 at δ = 2. A partition that fails moves them by at most 3/2, d and d² by 3/2 of their
+    weight, and the last statistic by the half that is left.
+
+    Examples
+    --------
+    >>> answers_and_halves(halves=0.25), answers_and_halves(3, halves=0.25)
+    (2.5, 7.5)
+    """
+    count = integer("questions", questions, least=1)
+    return _up(2 * count * (1 + Fraction(positive("halves", halves))))
 
 
 def rounded(sensitivity: float, statistics: int, unit: float, norm: int = 1) -> float:

@@ -254,8 +254,67 @@ def test_draws_thins_evenly_and_cures_the_false_alarm_of_a_sticky_chain() -> Non
     def sticky(y: Any, generator: np.random.Generator) -> Any:  # each draw repeated 100 times
         return np.repeat(conjugate(draws=20)(y, generator), 100, axis=1)
 
-    assert not calibrate(prior_draw, simulate, sticky, 1000, rng=rng(14)).passed(0.001)
     assert calibrate(prior_draw, simulate, sticky, 1000, draws=20, rng=rng(14)).passed(0.001)
+    assert calibrate(prior_draw, simulate, sticky, 1000, rng=rng(14)).passed(0.001)
+    with pytest.raises(ValueError, match=r"draws must be at most about \d+: the 2000 kept of 'theta'"):
+        calibrate(prior_draw, simulate, sticky, 1000, draws=2000, rng=rng(14))
+
+
+def autoregressive(phi: float, draws: int, spread: float = 1.0) -> Callable[..., Any]:
+    """Return the conjugate posterior, or one wrong by ``spread``, drawn by a chain of autocorrelation ``phi``."""
+
+    def infer(y: Any, generator: np.random.Generator) -> Any:
+        chain = generator.normal(size=(len(y), draws))
+        for t in range(1, draws):
+            chain[:, t] = phi * chain[:, t - 1] + np.sqrt(1 - phi**2) * chain[:, t]
+        return y[:, None] / 2 + spread * np.sqrt(0.5) * chain
+
+    return infer
+
+
+def test_draws_of_a_chain_are_thinned_until_a_right_posterior_passes_as_often_as_the_level_says() -> None:
+    """30 studies at the 0.1 level: more than 8 rejections with probability 0.002, for each of two chains."""
+    for phi, size in ((0.9, 400), (0.6, 120)):
+        studies = [
+            calibrate(prior_draw, simulate, autoregressive(phi, size), 200, rng=np.random.default_rng((40, i)))
+            for i in range(30)
+        ]
+        assert sum(not study.passed(0.1) for study in studies) <= 8
+
+
+def test_thinned_chains_still_show_a_posterior_that_is_too_narrow() -> None:
+    study = calibrate(prior_draw, simulate, autoregressive(0.9, 1000, spread=0.6), 400, rng=rng(41))
+    assert study.variance["theta"] > 1.3
+    assert not study.passed(0.001)
+
+
+def test_a_chain_that_is_worth_too_few_draws_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"infer must return more draws: the 200 of 'theta' .* run longer chains"):
+        calibrate(prior_draw, simulate, autoregressive(0.97, 200), 200, rng=rng(42))
+
+
+def test_chains_are_thinned_one_by_one_and_independent_draws_stay_as_they_are() -> None:
+    chains = [
+        SimpleNamespace(draws={"theta": autoregressive(0.8, 200)(np.zeros(4), np.random.default_rng((43, i)))})
+        for i in range(100)
+    ]
+    seen: list[Any] = []
+
+    def spy(parameters: Any, data: Any) -> Any:
+        seen.append(parameters["theta"])
+        return parameters["theta"]
+
+    def look(infer: Callable[..., Any]) -> Any:
+        seen.clear()
+        calibrate(lambda g, t: g.normal(size=t), simulate, infer, 100, quantities={"spy": spy}, rng=rng(44))
+        return seen[-1]
+
+    thinned = look(lambda y, g: chains)  # an autocorrelation time of 9 steps
+    step = round(200 / (thinned.shape[1] / 4))
+    assert 7 <= step <= 11
+    expected = np.stack([one.draws["theta"][:, ::step].ravel() for one in chains])
+    np.testing.assert_array_equal(thinned, expected)
+    assert look(conjugate(draws=60)).shape == (100, 60)
 
 
 def test_callbacks_are_called_once_in_turn_with_what_came_before() -> None:

@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from dpbook._arrays import Array
 from dpbook.latent_noise import normal_laplace_logpdf
-from dpbook.moments import NoisySums, Pullback, clipped_normal, mode, normal_scores, sample, sample_error
+from dpbook.moments import NoisySums, Pullback, clipped_normal, mode, normal_nodes, normal_scores, sample, sample_error
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,26 @@ def test_the_mode_is_where_the_posterior_is_highest() -> None:
 
 
 def test_the_error_of_a_sample_is_in_units_of_the_sums_spread() -> None:
-    class Shifted(NormalMean):
-        def mean(self, position: Array) -> Array:
-            return position.T + 0.1
-
     sums = NoisySums(np.array([[10.0]]), np.array([6.0]), np.array([64.0]), False)
-    found = sample_error(NormalMean(1.0), Shifted(1.0), sums, np.zeros((1, 1)))
+    found = sample_error(NormalMean(1.0), np.full((1, 1), 0.1), sums, np.zeros((1, 1)))
     assert found[0] == pytest.approx(0.1 * 64 / np.sqrt(64 + 36))
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_grid_of_nodes_averages_smooth_functions_exactly_and_kinks_by_the_square_of_its_step(second: bool) -> None:
+    points, weights = normal_nodes(64, 1, second=second)
+    for power, exact in ((2, 1.0), (4, 3.0), (6, 15.0)):  # what is beyond the grid is 3e-7 of the last
+        assert weights @ points[:, 0] ** power == pytest.approx(exact, rel=1e-7)
+    clipped = clipped_normal(np.array(0.3), np.array(1.0)).moments[0]
+    errors = []
+    for size in (64, 128, 256):
+        points, weights = normal_nodes(size, 1, second=second)
+        errors.append(abs(float(weights @ np.clip(0.3 + points[:, 0], -1, 1)) - float(clipped)))
+    # A kink's error is at most step² / 8 times the density there, at both ends.
+    assert all(error < 2 * 0.4 * (14 / size) ** 2 / 8 for error, size in zip(errors, (64, 128, 256), strict=True))
+
+
+def test_nodes_of_several_dimensions_are_the_fixed_sample() -> None:
+    points, weights = normal_nodes(256, 2)
+    np.testing.assert_array_equal(points, normal_scores(256, 2))
+    assert weights.sum() == pytest.approx(1.0)

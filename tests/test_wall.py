@@ -3,6 +3,7 @@
 What is read are import statements, wherever they stand: at the top, in a function, under ``TYPE_CHECKING``, relative
 ones, and calls of ``import_module``. A name that a package's ``__init__`` hands on counts as an import of the module
 that defines it, and a package taken as a whole is what its ``__init__`` gathers; otherwise these are not followed.
+The curator's side is some modules of the core, every ``releases.py``, and what takes data in a chapter's package.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "dpbook"
 CURATOR = {"records", "noise", "mechanisms", "budget"}  # modules of the core that read data, spend or draw noise
+DATA = {"data", "X"}  # what functions of a chapter call the records that they read
 SHARED = {"datasets"}  # folders of the package that are no chapters
+ABOVE = {"desk", "__main__"}  # what is built on the chapters, and carries out what they offer
 
 
 @cache
@@ -80,10 +83,25 @@ def ways(package: Path, start: str) -> Iterator[tuple[str, ...]]:
             waiting += [(*way, each) for each in fresh]
 
 
+def is_called(name: str, role: str) -> bool:
+    """Tell whether a module is ``releases.py`` or ``inference.py``, or one of several: ``shape_releases.py``."""
+    return name.split(".")[-1].split("_")[-1] == role
+
+
+@cache
+def takes_data(package: Path, name: str) -> bool:
+    """Tell whether a module has a function whose first argument is sensitive data, by the names that these have."""
+    body = ast.parse(modules(package)[name].read_text(encoding="utf-8")).body
+    functions = [node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    return any(node.args.args and node.args.args[0].arg in DATA for node in functions)
+
+
 def is_curators(package: Path, name: str) -> bool:
     """Tell whether a module stands on the curator's side, or cannot be told."""
     parts = name.split(".")
-    if parts[-1] == "?" or parts[-1].endswith("releases") or (len(parts) == 2 and parts[1] in CURATOR):
+    if name == "?" or is_called(name, "releases") or (len(parts) == 2 and parts[1] in CURATOR):
+        return True
+    if len(parts) > 2 and takes_data(package, name):
         return True
     return is_folder(package, name) and any(is_curators(package, each) for each in imported(package, name))
 
@@ -93,7 +111,7 @@ def breaches(package: Path) -> list[str]:
 
     A folder that releases, and in which nobody infers under that name, is a breach too.
     """
-    analysts = sorted(name for name, path in modules(package).items() if path.name == "inference.py")
+    analysts = sorted(name for name in modules(package) if is_called(name, "inference"))
     reached = (way for start in analysts for way in ways(package, start))
     released = {name.removesuffix(".releases") for name in modules(package) if name.endswith(".releases")}
     silent = released - {name.removesuffix(".inference") for name in analysts}
@@ -110,6 +128,8 @@ def crossings(package: Path) -> list[str]:
     found = []
     for name in sorted(modules(package)):
         own = next(iter(name.split(".")[1:2]), "")
+        if own in ABOVE:
+            continue
         for each in sorted(imported(package, name) - {"?", root}):
             other = each.split(".")[1]
             if other in chapters and other != own:
@@ -127,8 +147,9 @@ def test_chapters_do_not_import_each_other_nor_does_the_core_import_them() -> No
 
 def test_the_analysts_side_is_found() -> None:
     """Each chapter in which somebody infers has a module of that name, and it is read, with what it imports."""
-    names = {name for name, path in modules(PACKAGE).items() if path.name == "inference.py"}
+    names = {name for name in modules(PACKAGE) if is_called(name, "inference")}
     assert {"dpbook.aggregate.inference", "dpbook.expfam.inference", "dpbook.regression.inference"} <= names
+    assert "dpbook.expfam.shape_inference" in names
     assert all(len(list(ways(PACKAGE, name))) > 3 for name in names)
 
 
@@ -144,6 +165,9 @@ CLEAN = {
     "chapter/model.py": "import math\n\nfrom pkg.release import json\n",
     "chapter/releases.py": "from pkg import noise\nfrom pkg.budget import Budget\n\nrelease = noise.draw\n",
     "chapter/inference.py": "from pkg.chapter.model import math\n\ninfer = math.floor\n",
+    "chapter/more_releases.py": "from pkg.release import json\n",
+    "chapter/more_inference.py": "import math\n",
+    "chapter/counting.py": "def count(data, size): ...\n",
     "other/__init__.py": "",
     "other/tools.py": "release = 1\n",
 }
@@ -172,6 +196,8 @@ STATEMENTS = [
     "from pkg import noise",
     "from .releases import release",  # relative
     "from . import releases",
+    "from .more_releases import json",  # one of several, though it imports nothing of the curator's
+    "from .counting import count",  # takes data, whatever it imports and is called
     "from ..noise import draw",
     "from .. import noise",
     "from ..chapter import releases as curator",
@@ -204,6 +230,11 @@ def test_an_import_of_the_curators_side_is_caught_directly_and_two_modules_away(
     assert len(found) >= 1
     assert all(way.startswith("pkg.chapter.inference imports ") for way in found)
     assert found[0].count(" imports ") == PLACES[where]
+
+
+def test_an_inference_of_several_is_read_too(tmp_path: Path) -> None:
+    package = made_up(tmp_path, chapter__more_inference="from pkg import noise\n")
+    assert breaches(package) == ["pkg.chapter.more_inference imports pkg.noise"]
 
 
 def test_a_chapter_that_releases_and_does_not_infer_is_caught(tmp_path: Path) -> None:

@@ -7,11 +7,14 @@ second. Names are followed backwards, from the cells that are kept to the statem
 from __future__ import annotations
 
 import ast
+import builtins
 import symtable
 from collections.abc import Iterator, Sequence
 
 CHECKS = ("glue", "assert", "grade")  # calls that belong to the book's own tests
-EFFECTS = ("use_style", "warnings")  # calls that matter though nothing is bound
+EFFECTS = ("use_style", "warnings")  # calls that matter to figures though nothing is bound
+PLACES = ("os.chdir",)  # and those that matter to everything
+BUILTINS = frozenset(dir(builtins))
 
 
 def root(node: ast.expr) -> str:
@@ -30,34 +33,76 @@ def scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 def bound(statement: ast.stmt) -> set[str]:
     """Return the names of the module that a statement binds, or whose objects it changes in place."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):  # what its body does, it does when it is called
+        return {statement.name}
     top = symtable.symtable(ast.unparse(statement), "cell", "exec")
     names = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    changed = changed_in_place(statement)
+    for loop in ast.walk(statement):  # for one in many: one.append(…) changes what is in many
+        if isinstance(loop, ast.For) and stored(loop.target) & changed_in_place(loop):
+            changed |= names_read(ast.Expr(loop.iter))
+    return names | changed
+
+
+def changed_in_place(statement: ast.stmt) -> set[str]:
+    """Return the names whose objects a statement stores into, or calls a method of without using what it returns."""
+    names = set[str]()
     for node in ast.walk(statement):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             names.add(root(node))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            names.add(root(node.value.func))
+            names |= {root(node.value.func)} - BUILTINS
     return names
 
 
 def read(statement: ast.stmt) -> set[str]:
-    """Return the names of the module that a statement reads, those inside the functions that it defines included."""
+    """Return the names of the module that a statement reads before it binds them itself.
+
+    Those inside the functions that it defines are included. A loop reads neither its own variable nor what its body
+    binds first.
+    """
+    blocks = [needs_of(block) for block in bodies(statement)]
+    inside = set[str]().union(*blocks)
+    if isinstance(statement, ast.For):
+        return names_read(ast.Expr(statement.iter)) | (inside - stored(statement.target))
+    if isinstance(statement, ast.If | ast.While):
+        return names_read(ast.Expr(statement.test)) | inside
+    if isinstance(statement, ast.With):
+        given = [item.optional_vars for item in statement.items if item.optional_vars is not None]
+        opened = (names_read(ast.Expr(item.context_expr)) for item in statement.items)
+        return set[str]().union(*opened) | (inside - set[str]().union(*map(stored, given)))
+    return names_read(statement)
+
+
+def needs_of(block: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that a block needs from above it."""
+    needed = set[str]()
+    for statement in reversed(block):
+        needed = (needed - replaces(statement)) | read(statement)
+    return needed
+
+
+def stored(target: ast.expr) -> set[str]:
+    """Return the names that an assignment to a target binds."""
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def names_read(statement: ast.stmt) -> set[str]:
+    """Return the names of the module that occur in a statement other than as what it binds."""
     top = symtable.symtable(ast.unparse(statement), "cell", "exec")
     names = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
     for scope in scopes(top):
         if scope is not top:
             names |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and s.is_global()}
-    for node in ast.walk(statement):  # changed in place: read, too
-        if isinstance(node, ast.AugAssign | ast.Attribute | ast.Subscript):
-            names.add(root(node.target if isinstance(node, ast.AugAssign) else node))
-    return names
+    if isinstance(statement, ast.AugAssign):  # changed in place: read, too
+        names.add(root(statement.target))
+    return names - BUILTINS
 
 
 def replaces(statement: ast.stmt) -> set[str]:
     """Return the names that hold something new after a statement, whatever they held before."""
     if isinstance(statement, ast.Assign):
-        targets = [t for target in statement.targets for t in ast.walk(target) if isinstance(t, ast.Name)]
-        return {t.id for t in targets if isinstance(t.ctx, ast.Store)}
+        return set[str]().union(*map(stored, statement.targets))
     if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return bound(statement)
     return set()
@@ -114,6 +159,8 @@ def wanted(statement: ast.stmt, needed: set[str], figures: bool) -> bool:
         return False
     if isinstance(statement, ast.Expr):
         name = root(statement.value)
+        if ast.unparse(statement.value).startswith(PLACES):
+            return True
         return (name in EFFECTS and figures) or (isinstance(statement.value, ast.Call) and name in needed)
     return bool(bound(statement) & needed)
 

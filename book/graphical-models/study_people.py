@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpbook import Release, graphical
-from dpbook.datasets import load_acs2019
-from dpbook.datasets.codebook import ACS2019
+from dpbook.datasets import domains, load_acs2019
 from dpbook.graphical import Analysis, MarkovRandomField
 from dpbook.studies import Study, cell_rng
 
@@ -33,7 +32,7 @@ Array = NDArray[np.float64]
 SEED = 57
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 METHODS = ("naive", "ridge", "cgm", "penalised", "mbi", "non-private")
-DOMAIN: Mapping[str, int] = {name: len(states) for name, states in ACS2019.items()}
+DOMAIN: Mapping[str, int] = {name: len(states) for name, states in domains("acs2019").items()}
 # Chosen from subject knowledge and from the question to be asked, not by a search in the data: earnings go with age and
 # schooling together, and with sex and marriage together; a regression needs its covariates beside each other, too.
 CLIQUES: list[tuple[str, ...]] = [

@@ -14,7 +14,7 @@ from dpbook.expfam.inference import infer, methods_of, posterior_density
 from dpbook.expfam.negative_binomial import NegativeBinomial
 from dpbook.expfam.nonprivate import infer_nonprivate
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
-from dpbook.expfam.previews import preview
+from dpbook.expfam.previews import preview, solve_epsilon
 from dpbook.expfam.releases import (
     PrivateBounds,
     private_bounds,
@@ -23,6 +23,12 @@ from dpbook.expfam.releases import (
     release_randomized_response,
 )
 from dpbook.expfam.shape_posterior import HistogramPosterior, MeanPosterior
+from dpbook.expfam.shape_previews import (
+    preview_histogram,
+    preview_mean,
+    solve_epsilon_histogram,
+    solve_epsilon_mean,
+)
 from dpbook.expfam.shape_releases import release_histogram, release_mean
 from dpbook.priors import Beta, Dirichlet, Gamma, MeanAndDispersion, NormalInverseGamma
 
@@ -56,10 +62,15 @@ __all__ = [
     "methods_of",
     "posterior_density",
     "preview",
+    "preview_histogram",
+    "preview_mean",
     "private_bounds",
     "release",
     "release_histogram",
     "release_mean",
     "release_posterior_samples",
     "release_randomized_response",
+    "solve_epsilon",
+    "solve_epsilon_histogram",
+    "solve_epsilon_mean",
 ]

@@ -239,9 +239,8 @@ class Multinomial(Family):
 
     def exact_draws(self, release: Release, prior: Dirichlet, count: int, rng: np.random.Generator) -> Array:
         """Draw whole tables behind the noisy one, then the probabilities that each suggests: independent draws."""
-        alpha, noisy = np.asarray(prior.alpha, dtype=float), np.asarray(release["sum"], dtype=float)
-        table = NoisyTable(noisy, release.scale["sum"], release.n, alpha, release.mechanism == "laplace")
-        return draw_probabilities(draw_counts(table, count, rng), alpha, rng)
+        alpha = np.asarray(prior.alpha, dtype=float)
+        return draw_probabilities(draw_counts(NoisyTable.of(release, "sum", alpha), count, rng), alpha, rng)
 
     def simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw multinomial counts."""

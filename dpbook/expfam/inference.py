@@ -23,7 +23,7 @@ from dpbook.expfam.one_parameter import BetaMixture, GridDensity, density_of, ti
 from dpbook.expfam.record_models import FamilyRecords, Theta
 from dpbook.expfam.remarks import remarks
 from dpbook.expfam.shape_inference import MODELS, infer_shapes
-from dpbook.latent_noise import normal_laplace_logpdf
+from dpbook.latent_noise import normal_laplace_logpdf, normal_laplaces_logpdf
 from dpbook.posterior import Posterior
 from dpbook.release import Release
 from dpbook.sampling import run
@@ -283,10 +283,11 @@ def _gibbs(
     scale = np.array([each.scale["sum"] for each in releases])
     problem = (family, prior, noisy, n, scale)
     outside = _outside(releases[0])
-    step = gibbs_step(*problem, outside=outside, laplace=releases[0].mechanism == "laplace", leap=True)
+    several = _side_by_side(releases)
+    step = gibbs_step(*problem, outside=outside, laplace=releases[0].mechanism == "laplace", leap=True, several=several)
     kept = run(
         step,
-        gibbs_start(*problem, chains, rng, outside=outside),
+        gibbs_start(*problem, chains, rng, outside=outside, several=several),
         per_chain=-(-draws // chains),
         burn_in=_BURN_IN,
         thin=_THIN,
@@ -296,6 +297,18 @@ def _gibbs(
         label="gibbs",
     )
     return list(np.moveaxis(kept["theta"], 2, 0))
+
+
+def _side_by_side(releases: Sequence[Release]) -> tuple[Array, Array] | None:
+    """Return noisy sums (observation, release, k) and their scales, where releases were put together; else None."""
+    counts = {len(each.observations) for each in releases}
+    if counts == {1}:
+        return None
+    if len(counts) > 1:
+        raise ValueError(f"release must be a sequence in which equally many are put together, got {sorted(counts)}")
+    noisy = np.stack([[np.atleast_1d(part["sum"]) for part in each.observations] for each in releases], axis=1)
+    scale = np.stack([[part.scale["sum"] for part in each.observations] for each in releases], axis=1)
+    return noisy, scale
 
 
 def _moments(
@@ -310,7 +323,7 @@ def _moments(
     """Draw from the law of the sums that a family's moments imply, by the engine that all chapters share."""
     noisy, n = np.stack([each["sum"] for each in releases]), np.array([float(each.n) for each in releases])
     scale = np.array([each.scale["sum"] for each in releases])
-    sums = moments.NoisySums(noisy, scale, n, releases[0].mechanism == "laplace")
+    sums = moments.NoisySums(noisy, scale, n, releases[0].mechanism == "laplace", _side_by_side(releases))
     law = CountLaw(family, prior, _outside(releases[0]))
     drawn = moments.sample(law, sums, per_chain=-(-draws // chains), chains=chains, rng=rng, progress=progress)
     return list(np.moveaxis(law.theta_at(drawn), 2, 0))
@@ -335,7 +348,7 @@ def _records(
         start = gibbs_start(family, prior, noisy, sizes, scale, chains, rng, outside=outside).theta
         kept, _ = latent_records.sample(
             model,
-            moments.NoisySums(noisy, scale, sizes, laplace),
+            moments.NoisySums(noisy, scale, sizes, laplace, _side_by_side([releases[i] for i in members])),
             Theta(start.reshape(-1, *start.shape[2:])),
             per_chain=-(-draws // chains),
             chains=chains,
@@ -382,6 +395,7 @@ class _CollapsedLikelihood:
         self.family, self.n, self.scale = family, release.n, release.scale["sum"]
         self.noisy, self.laplace = float(release["sum"][0]), release.mechanism == "laplace"
         self.outside = _outside(release)
+        self.parts = [(float(each["sum"][0]), each.scale["sum"]) for each in release.observations]
 
     def __call__(self, theta: Array) -> Array:
         with np.errstate(all="ignore"):  # at the ends of double precision
@@ -389,7 +403,9 @@ class _CollapsedLikelihood:
         centre, variance = self.n * mean[..., 0], self.n * each[..., 0]
         usable = np.isfinite(centre) & np.isfinite(variance)
         centre, variance = np.where(usable, centre, 0.0), np.where(usable, variance, 1.0)
-        if self.laplace:
+        if len(self.parts) > 1:
+            value = normal_laplaces_logpdf([z for z, _ in self.parts], centre, variance, [b for _, b in self.parts])
+        elif self.laplace:
             value = normal_laplace_logpdf(self.noisy, centre, variance, self.scale)
         else:
             total = variance + self.scale**2
@@ -425,11 +441,11 @@ def _family(release: Any, family: Family | None) -> Family:
         family = family_of(release)
     else:
         require_family(family)
-        release.require(model=family.name)
+        release.require(model=family.name, several=True)
         known = {"bounds": tuple(family.bounds), **family.settings}
         told = {"bounds": tuple(release.bounds.get("x", family.bounds)), **release.settings}
         said = {key: told[key] for key in known if key in told}
         if any(said[key] != known[key] for key in said):
             raise ValueError(f"family must be the one of the release, whose public numbers are {said}; got {family!r}")
-    release.require(model=family.name, mechanisms=family.mechanisms)
+    release.require(model=family.name, mechanisms=family.mechanisms, several=True)
     return family

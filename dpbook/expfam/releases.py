@@ -25,7 +25,6 @@ from dpbook._validation import (
     privacy_loss,
     seeded_generator,
 )
-from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.cells import Bins, bins_between
 from dpbook.expfam.families import Binomial, require_family
@@ -149,22 +148,13 @@ def release(
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     plan = _Plan.of(family, outside, mechanism, check)
-    if mechanism == "laplace":
-        noise.require_laplace_on_sum(plan.unit, plan.bound, epsilon, rng)
-    else:
-        scale = gaussian_scale(
-            sensitivity=plan.bound, epsilon=epsilon, delta=delta, unit=plan.unit, statistics=plan.statistics
-        )
-        noise.require_gaussian_on_sum(plan.unit, scale)
+    on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=plan.unit, statistics=plan.statistics)
     total = _sums(data, family, outside, plan)
-    charge(budget, epsilon, delta, label=f"{family.name} sum")
-    if mechanism == "laplace":
-        noisy, scale = noise.add_laplace_to_sum(total, plan.bound, epsilon, rng)
-    else:
-        noisy = noise.add_gaussian_to_sum(total, scale, rng)
+    paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     settings = {} if family.bounded else {"outside": outside}
     values, each = plan.named(noisy, total.n)
-    return Release(
+    made = Release(
         values=values,
         model=family.name,
         mechanism=mechanism,
@@ -178,6 +168,7 @@ def release(
         centre={"sum": plan.centre} if plan.centre else {},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_randomized_response(
@@ -216,12 +207,12 @@ def release_randomized_response(
     epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
     noise.require_flips(2, epsilon, rng)
     ones = _sums(data, Binomial(), "clip")
-    charge(budget, epsilon, 0.0, label="randomised response")
+    paid = charge(budget, epsilon, 0.0, label="randomised response")
     # Answers are exchangeable, so flipping sorted ones gives the count the same law as flipping them in order.
     total = round(float(ones.values[0]))
     answers = np.repeat(np.array([1, 0], dtype=np.int64), [total, ones.n - total])
     reports = noise.flip(answers, 2, epsilon, rng)
-    return Release(
+    made = Release(
         values={"reports": np.array([reports.sum()])},
         model="binomial",
         mechanism="randomized response",
@@ -233,6 +224,7 @@ def release_randomized_response(
         settings={"truth": 1 / (1 + math.exp(-epsilon))},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_posterior_samples(
@@ -305,9 +297,9 @@ def release_posterior_samples(
     # choose() draws in proportion to exp(utility · ε'/(2Δ)); ε' = 2Δ/T is at most epsilon / count.
     each = 2 * bound / temperature
     noise.require_choice(bound, each, rng)
-    charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
+    paid = charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
     drawn = [theta[noise.choose(utility, bound, each, rng)] for _ in range(count)]
-    return Release(
+    made = Release(
         values={"theta": np.array(drawn)},
         model=f"{family.name} posterior samples",
         mechanism="exponential",
@@ -319,6 +311,7 @@ def release_posterior_samples(
         settings={"grid": theta.size},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def private_bounds(

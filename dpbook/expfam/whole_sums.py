@@ -30,8 +30,10 @@ class WholeSum:
         self._first = 0 if redact else int(lower)
         self._width = int(upper) - self._first  # of the released value of one record
         length = fft.next_fast_len(release.n * self._width + 1, real=True)
-        away = (float(release["sum"][0]) - release.n * self._first - np.arange(length)) / release.scale["sum"]
-        log_noise = -np.abs(away) if release.mechanism == "laplace" else -0.5 * away**2
+        sums, log_noise = release.n * self._first + np.arange(length), np.zeros(length)
+        for each in release.observations:
+            away = (float(each["sum"][0]) - sums) / each.scale["sum"]
+            log_noise += -np.abs(away) if release.mechanism == "laplace" else -0.5 * away**2
         log_noise[release.n * self._width + 1 :] = -np.inf
         noise = np.exp(log_noise - log_noise.max())
         frequencies = np.arange(length // 2 + 1)

@@ -117,10 +117,10 @@ def release_dpsgd(
     tables = empty_tables(known, groups, units.n, training.inference)
     all_runs = cost_of_all_runs(training, epsilon, delta)
     charged = all_runs if training.tuning == "uncharged" else (epsilon, delta)
-    charge(budget, *charged, label="noisy gradients")
+    paid = charge(budget, *charged, label="noisy gradients")
     theta = descend(units, tables, training, multiplier * training.clip, analyst_generator(rng))
     names = [group_name(group) for group in groups]
-    return Release(
+    made = Release(
         values=dict(zip(names, tables.split(theta), strict=True)),
         model=POTENTIALS_MODEL,
         mechanism="gaussian",
@@ -147,6 +147,7 @@ def release_dpsgd(
         },
         float_safe=False,
     )
+    return paid.entered(made)
 
 
 def with_rate(training: Any, domain: Domain, groups: Groups) -> Training:

@@ -94,13 +94,13 @@ def release(
     layout, rng = layout_of(known, counts, person, null), seeded_generator(rng)
     epsilon = checked_epsilon(epsilon, sensitivity / layout.unit(groups))
     exact = exact_tables(data, known, groups, layout)
-    charge(budget, epsilon, 0.0, label=f"{len(groups)} clique table{'s' * (len(groups) > 1)}")
+    paid = charge(budget, epsilon, 0.0, label=f"{len(groups)} clique table{'s' * (len(groups) > 1)}")
     flat = np.concatenate([table.ravel() for table in exact.tables])
     noisy, scale = noise.add_laplace_to_sum(ExactSum(flat, exact.unit, exact.n), sensitivity, epsilon, rng)
     names = [group_name(group) for group in groups]
     ends = np.cumsum([table.size for table in exact.tables])[:-1]
     parts = np.split(noisy, ends)
-    return Release(
+    made = Release(
         values={k: part.reshape(t.shape) for k, part, t in zip(names, parts, exact.tables, strict=True)},
         model=TABLES_MODEL,
         mechanism="laplace",
@@ -116,6 +116,7 @@ def release(
         },
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def checked_epsilon(epsilon: Any, steps: float) -> float:

@@ -18,7 +18,9 @@ from dpbook.regression.task import Task
 __all__: list[str] = []
 
 _FEW = 20  # records below which sums are not taken as normal
-_SHIFT = 0.1  # of the sums by clipping, in sds of sampling plus noise
+# Of the sums by clipping, in units of sampling plus noise. Where it is 0.3, no coefficient moves by more than that
+# part of its standard deviation, and a 95 % interval that knows nothing of clipping still covers 94 %.
+_SHIFT = 0.3
 
 
 class Choice(NamedTuple):

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 from dpbook import moments
 from dpbook._arrays import Array, times
-from dpbook.moments import ClippedNormal, NoisySums, Pullback, clipped_normal, normal_scores
+from dpbook.moments import ClippedNormal, Nodes, NoisySums, Pullback, clipped_normal, normal_nodes
 from dpbook.regression.layout import Layout
-from dpbook.regression.scale_free import Places, Straightened, by_partial, correlation_root, first_guess, log_prior
+from dpbook.regression.scale_free import Places, Softened, by_partial, correlation_root, first_guess, log_prior
 from dpbook.regression.task import CovariatePrior, Draws, ParameterPrior, Task, drawn
 
 __all__: list[str] = []
 
-_SMALLEST, _LARGEST = 64, 16_384  # of the fixed sample
-_ERROR = 0.05  # what the sample may move the sums by, in sds of sampling plus noise
+_SMALLEST, _LARGEST = 64, 1024  # numbers of nodes
+_BEST, _BEST_OF_MANY = {1: 1024}, 16_384  # nodes that the others are judged by: in one dimension, in more
+_ERROR = 0.05  # what the nodes may move a sum by on average, in sds of sampling plus noise
 _LOOKS, _LOOK = 4, 20_201  # positions at which that is looked at, and the seed that chooses them
 _ROOM = 4_000_000  # numbers of a batch of statistics
 
@@ -40,11 +41,10 @@ def sample(
     found = []
     done = 0
     while done < task.releases:
-        scores = _scores_for(task.part(slice(done, done + 1)))
-        size = max(1, _ROOM // (len(scores) * task.layout.size * chains))
+        nodes, _ = nodes_for(task.part(slice(done, done + 1)))
+        size = max(1, _ROOM // (len(nodes.points) * task.layout.size * chains))
         part = task.part(slice(done, done + size))
-        scores = _scores_for(part)
-        law = Straightened(_law(part, scores, chains))
+        law = Softened(_law(part, *nodes_for(part), chains), part.sums)
         position = moments.sample(
             law, part.sums, per_chain=per_chain, chains=chains, rng=rng, warm_up=warm_up, progress=progress
         )
@@ -53,25 +53,48 @@ def sample(
     return Draws(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def _law(task: Task, scores: Array, chains: int) -> ClippedRecords:
+def _law(task: Task, nodes: Nodes, offset: Array | None = None, chains: int = 1) -> ClippedRecords:
     """Return the law of a task's records, for all its chains."""
     low, high = (np.tile(each, (chains, 1)) for each in task.box)
     priors = None if task.prior is None else task.beliefs(chains)
-    return ClippedRecords(task.layout, low, high, scores, priors)
+    return ClippedRecords(
+        task.layout, low, high, nodes, priors, 0.0 if offset is None else np.tile(offset, (chains, 1))
+    )
 
 
-def _scores_for(task: Task) -> Array:
-    """Return a fixed sample so large that a second scramble of it agrees, around the mode of every posterior."""
-    size = _SMALLEST
-    first = _law(task, normal_scores(4 * size, task.layout.d), 1)
-    position = moments.around_mode(first, task.sums, _LOOKS, np.random.default_rng(_LOOK))
-    sums = task.sums.repeated(_LOOKS)
-    while size < _LARGEST:
-        one, other = (_law(task, normal_scores(size, task.layout.d, second=second), _LOOKS) for second in (False, True))
-        if moments.sample_error(one, other, sums, position).max() <= _ERROR:
-            break
+def nodes_for(task: Task) -> tuple[Nodes, Array]:
+    """Return nodes for the averages over covariates, and what to add to the means that they give, (release, k).
+
+    What few nodes err by hardly changes over a posterior. So it is computed once, at the mode, by very many nodes, and
+    taken off everywhere; then there are so many nodes that the rest is small at positions around the mode.
+    """
+    d, sums = task.layout.d, task.sums
+    best, few = normal_nodes(_BEST.get(d, _BEST_OF_MANY), d), normal_nodes(4 * _SMALLEST, d)
+    offset = np.zeros_like(task.noisy)
+    for _ in range(2):  # the second time from a mode that the first has put right
+        at = moments.mode(_law(task, few, offset), sums)
+        offset = _means(task, best, at) - _law(task, few).mean(at)
+    look = moments.around_mode(_law(task, few, offset), sums, _LOOKS, np.random.default_rng(_LOOK))
+    truth, size = _means(task, best, look), _SMALLEST
+    while True:
+        nodes = normal_nodes(size, d)
+        raw = _law(task, nodes, chains=_LOOKS)
+        offset = (truth - raw.mean(look))[: task.releases]
+        law = _law(task, nodes, offset, _LOOKS)
+        error = moments.sample_error(law, truth, sums.repeated(_LOOKS), look).reshape(_LOOKS, -1)
+        if size == _LARGEST or error[1:].mean(axis=0).max() <= _ERROR:  # at the first, the mode, there is none
+            return nodes, offset
         size *= 2
-    return normal_scores(size, task.layout.d)
+
+
+def _means(task: Task, nodes: Nodes, position: Array) -> Array:
+    """Return the means of a record's statistics at positions (dim, looks × release), one release at a time."""
+    found = np.empty((position.shape[1], task.layout.size))
+    for i in range(task.releases):
+        among = slice(i, None, task.releases)
+        part = task.part(slice(i, i + 1))
+        found[among] = _law(part, nodes, chains=position[:, among].shape[1]).mean(position[:, among])
+    return found
 
 
 class _Averaged(NamedTuple):
@@ -88,9 +111,9 @@ class _Averaged(NamedTuple):
 class ClippedRecords:
     """The law of a clipped record's statistics.
 
-    ``low`` and ``high`` are the bounds in coordinates, (B, d + 1) or (1, d + 1), the response last; ``scores`` the
-    fixed sample (m, d); ``priors`` the conjugate beliefs of each member of the batch, without which they are free of
-    scale.
+    ``low`` and ``high`` are the bounds in coordinates, (B, d + 1) or (1, d + 1), the response last; ``nodes`` what
+    averages over the covariates are taken of, and ``offset`` (B, k) what is added to their means; ``priors`` the
+    conjugate beliefs of each member of the batch, without which they are free of scale.
     """
 
     def __init__(
@@ -98,30 +121,34 @@ class ClippedRecords:
         layout: Layout,
         low: Array,
         high: Array,
-        scores: Array,
+        nodes: Nodes,
         priors: tuple[ParameterPrior, CovariatePrior] | None = None,
+        offset: Array | float = 0.0,
     ) -> None:
         self.places = Places(layout, centred=True)
         self.dim = self.places.dim
+        self.bounded = False
         self.certain: NDArray[np.bool_] = np.zeros(layout.size, dtype=bool)
-        self._low, self._high, self._scores, self._priors = low, high, scores, priors
+        self._low, self._high, self._priors = low, high, priors
+        self._scores, self._weights = nodes
+        self._offset = offset
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
         """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
         mean, parts = self._averages(position)
-        m, (with_y, y2) = len(self._scores), (self.places.with_y, self.places.y_squared)
+        weights, (with_y, y2) = self._weights[:, None], (self.places.with_y, self.places.y_squared)
         of_y, of_both, of_squares = parts.spread
-        cov = parts.centred.swapaxes(1, 2) @ parts.centred / m
-        mixed = (of_both[:, None] @ parts.w)[:, 0] / m
-        cov[:, with_y[:, None], with_y] += (parts.w * of_y[..., None]).swapaxes(1, 2) @ parts.w / m
+        cov = parts.centred.swapaxes(1, 2) @ (weights * parts.centred)
+        mixed = ((self._weights * of_both)[:, None] @ parts.w)[:, 0]
+        cov[:, with_y[:, None], with_y] += (parts.w * of_y[..., None]).swapaxes(1, 2) @ (weights * parts.w)
         cov[:, with_y, y2] += mixed
         cov[:, y2, with_y] += mixed
-        cov[:, y2, y2] += of_squares.mean(axis=1)
-        return mean, cov, lambda by_mean, by_cov: self._carried_back(position, parts, by_mean, by_cov)
+        cov[:, y2, y2] += of_squares @ self._weights
+        return mean + self._offset, cov, lambda by_mean, by_cov: self._carried_back(position, parts, by_mean, by_cov)
 
     def mean(self, position: Array) -> Array:
         """Return the mean of a record's statistics."""
-        return self._averages(position)[0]
+        return np.asarray(self._averages(position)[0] + self._offset)
 
     def log_prior(self, position: Array) -> tuple[Array, Array]:
         """Return the log prior density and its gradient; free of scale, the covariates' means are N(0, 1)."""
@@ -172,7 +199,7 @@ class ClippedRecords:
 
     def clipped_share(self, position: Array) -> Array:
         """Return the share of responses (B,) that a release clips, on average over the covariates."""
-        return np.asarray(1 - self._averages(position)[1].response.inside.mean(axis=1))
+        return np.asarray(1 - self._averages(position)[1].response.inside @ self._weights)
 
     def conjugate_prior(
         self, position: Array, prior: ParameterPrior, covariates: CovariatePrior
@@ -248,24 +275,26 @@ class ClippedRecords:
         statistics = np.empty((*x.shape[:2], layout.size))
         statistics[..., at.of_x] = w[..., layout.rows[at.of_x]] * w[..., layout.columns[at.of_x]]
         statistics[..., at.with_y], statistics[..., at.y_squared] = w * first[..., None], second
-        mean = np.asarray(np.full(len(self._scores), 1 / len(self._scores)) @ statistics)
+        mean = np.asarray(self._weights @ statistics)
         spread = second - first**2, third - first * second, fourth - second**2
         return mean, _Averaged(root, raw == x, w, response, statistics - mean[:, None], spread)
 
     def _carried_back(self, position: Array, parts: _Averaged, by_mean: Array, by_cov: Array) -> Array:
         """Return the gradient by the position: back through averages, response and covariates."""
-        at, m, w = self.places, len(self._scores), parts.w
+        at, w, weights = self.places, parts.w, self._weights
         first, second = parts.response.moments[:2]
         of_y, of_both, _ = parts.spread
-        each = by_mean[:, None] / m + 2 / m * (parts.centred @ by_cov)  # by the statistics of every point
+        each = weights[:, None] * (by_mean[:, None] + 2 * (parts.centred @ by_cov))  # by the statistics of every point
         ww = by_cov[:, at.with_y[:, None], at.with_y]
         wy, yy = by_cov[:, at.with_y, at.y_squared], by_cov[:, at.y_squared, at.y_squared]
-        weighted = w @ ww
-        by_of_y = np.einsum("bmq,bmq->bm", weighted, w) / m
-        by_of_both = 2 / m * (w @ wy[..., None])[..., 0]
-        by_squares = yy[:, None] / m
+        weighted = weights[:, None] * (w @ ww)
+        by_of_y = np.einsum("bmq,bmq->bm", weighted, w)
+        by_of_both = 2 * weights * (w @ wy[..., None])[..., 0]
+        by_squares = yy[:, None] * weights
         cross = each[..., at.with_y]
-        by_w = 2 / m * (of_y[..., None] * weighted + of_both[..., None] * wy[:, None]) + cross * first[..., None]
+        by_w = (
+            2 * (of_y[..., None] * weighted + (weights * of_both)[..., None] * wy[:, None]) + cross * first[..., None]
+        )
         for k in np.flatnonzero(at.of_x):
             i, j = at.layout.rows[k], at.layout.columns[k]
             by_w[..., i] += each[..., k] * w[..., j]

@@ -18,12 +18,13 @@ from dpbook import moments
 from dpbook._arrays import Array
 from dpbook.moments import NoisySums, Pullback, clipped_normal
 from dpbook.regression.layout import Layout
-from dpbook.regression.scale_free import Places, Straightened, by_partial, correlation_root, first_guess, log_prior
+from dpbook.regression.scale_free import Places, Softened, by_partial, correlation_root, first_guess, log_prior
 from dpbook.regression.task import Draws, Task, drawn
 
 __all__: list[str] = []
 
 _ROOM = 2_000_000  # numbers of a batch of covariances
+_LOOK_DRAWS, _LOOK_WARM_UP = 10, 100  # of the run that looks for clipping
 
 
 def sample(
@@ -41,7 +42,7 @@ def sample(
     found = []
     for first in range(0, task.releases, size):
         part = task.part(slice(first, first + size))
-        law = Straightened(FixedDesign(task.layout), part.sums)
+        law = Softened(FixedDesign(task.layout), part.sums)
         found.append(drawn(law.parameters, moments.sample(law, part.sums, **settings, rng=rng)))
     return Draws(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
@@ -50,19 +51,24 @@ def clipping(task: Task, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return about the share of responses that each release clipped, and how far that moved its sums.
 
     Both from a short run that takes nothing as clipped: the share, which it understates, is that of a normal response
-    with the mean and variance of a draw; the shift is that of the sums of y and y², in sds of sampling plus noise.
+    with the mean and variance of a draw. For normal records clipping leaves cov(x, y) times the share inside. The shift
+    is the length of what that does to the sums, in units of sampling plus noise (Mahalanobis): no coefficient
+    moves by more of its own standard deviations.
     """
-    law = FixedDesign(task.layout)
-    position = moments.sample(law, task.sums, per_chain=30, chains=4, warm_up=120, rng=rng)
-    flat = np.moveaxis(position, -1, 0).reshape(law.dim, -1, task.releases)
-    mean, sd = law.response(flat.reshape(law.dim, -1))
-    mean, sd = (np.reshape(each, flat.shape[1:]) for each in (mean, sd))
-    low, high = (each[:, -1] for each in task.box)
-    cut = clipped_normal(mean, sd, low, high)
-    spread = [np.sqrt(task.n * each + task.noise_variance) for each in (sd**2, 4 * mean**2 * sd**2 + 2 * sd**4)]
-    moved = (cut.moments[0] - mean, cut.moments[1] - mean**2 - sd**2)
-    shifts = [task.n * np.abs(by) / each for by, each in zip(moved, spread, strict=True)]
-    return np.median(1 - cut.inside, axis=0), np.median(np.maximum(*shifts), axis=0)
+    law = Softened(FixedDesign(task.layout), task.sums)
+    position = moments.sample(law, task.sums, per_chain=_LOOK_DRAWS, chains=4, warm_up=_LOOK_WARM_UP, rng=rng)
+    flat = law.natural(np.moveaxis(position, -1, 0).reshape(law.dim, -1))
+    shifts, shares = [], []
+    for block in np.split(np.arange(flat.shape[1]), 4 * _LOOK_DRAWS):  # the releases of one draw
+        share, moved, cov = FixedDesign(task.layout).clipped(flat[:, block], *(each[:, -1] for each in task.box))
+        free = np.flatnonzero(~law.certain)
+        spread = task.n[:, None, None] * cov[:, free[:, None], free]
+        spread = spread + task.noise_variance[:, None, None] * np.eye(len(free))
+        by = task.n[:, None] * moved[:, free]
+        length = (by * np.linalg.solve(spread, by[..., None])[..., 0]).sum(axis=1)
+        shifts.append(np.sqrt(np.maximum(length, 0.0)))
+        shares.append(share)
+    return np.median(shares, axis=0), np.median(shifts, axis=0)
 
 
 class FixedDesign:
@@ -75,6 +81,7 @@ class FixedDesign:
     def __init__(self, layout: Layout) -> None:
         self.places = Places(layout, centred=layout.intercept)
         self.dim = self.places.dim
+        self.bounded = True
         self.certain: NDArray[np.bool_] = self.places.of_x
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
@@ -137,12 +144,23 @@ class FixedDesign:
         root, tau, variance = self._natural(position)
         return np.asarray(np.linalg.solve(root.swapaxes(1, 2), tau[..., None])[..., 0], dtype=np.float64), variance
 
-    def response(self, position: Array) -> tuple[Array, Array]:
-        """Return the mean and standard deviation (B,) of the response over all records, in coordinates."""
-        _, tau, variance = self._natural(position)
-        size = (tau**2).sum(axis=1) + variance
-        mean = tau[:, 0] if self.places.first else np.zeros(len(tau))
-        return mean, np.sqrt(size - mean**2)
+    def clipped(self, position: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+        """Return what clipping normal responses at bounds (B,) would do: share clipped, shift of means, covariance.
+
+        The covariance (B, k, k) is that of a record's statistics before clipping.
+        """
+        at = self.places
+        mean, cov, _ = self.moments(position)
+        root, tau, variance = self._natural(position)
+        centre = tau[:, 0] if at.first else np.zeros(len(tau))
+        second = (tau**2).sum(axis=1) + variance
+        cut = clipped_normal(centre, np.sqrt(second - centre**2), low, high)
+        moved = np.zeros_like(mean)
+        of_w = root[:, :, 0] if at.first else np.zeros((len(tau), at.q))  # means of 1 and the covariates
+        lost = (1 - cut.inside)[:, None] * (mean[:, at.with_y] - of_w * centre[:, None])
+        moved[:, at.with_y] = of_w * (cut.moments[0] - centre)[:, None] - lost
+        moved[:, at.y_squared] = cut.moments[1] - second
+        return 1 - cut.inside, moved, cov
 
     def _natural(self, position: Array) -> tuple[Array, Array, Array]:
         """Return the root G (B, q, q) of the second moments, tau (B, q) and the error variance (B,)."""

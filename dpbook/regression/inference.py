@@ -22,13 +22,14 @@ from dpbook._validation import (
     method_options,
     whole_option,
 )
-from dpbook.posterior import warn_if_unconverged
+from dpbook.doubts import speak
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression import clipped_records, collapsed, exact, fixed_design, gibbs, individual, latent, naive
 from dpbook.regression.choice import Choice, choose
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
 from dpbook.regression.layout import Layout
 from dpbook.regression.posterior import RegressionPosterior
+from dpbook.regression.suspicions import doubts_of
 from dpbook.regression.task import Draws, Task, task_of
 from dpbook.release import Release
 
@@ -65,8 +66,6 @@ OPTIONS: dict[str, dict[str, Option]] = {
     "moments": _HAMILTONIAN,
     "records": {"burn_in": whole_option(0), "thin": whole_option(1)},
 }
-# R-hat takes milliseconds a release: of a long sequence the first ones speak for all.
-_CHECKED = 20
 # A single posterior gets many short chains; in a long batch four are enough.
 _MANY, _FEW, _LONG = 20, 4, 10
 _LOOK = 20201  # seed of the short look at a release that chooses its method
@@ -185,6 +184,8 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
+    if method is None and prior is not None and any(len(getattr(each, "observations", ())) > 1 for each in batch):
+        method = "moments"  # which reads releases that were put together; collapsed does not
     task = task_of(batch, prior, covariates, method=_any_of(prior) if method is None else method)
     if method is None and prior is None:
         choices = choose(task, np.random.default_rng(_LOOK))  # a generator of its own: draws do not depend on the look
@@ -192,8 +193,8 @@ def infer(
         choices = [Choice((method or "collapsed",), "")] * len(batch)
     settings: dict[str, Any] = {"draws": draws, "chains": chains, "rng": rng, "progress": progress}
     posteriors = _posteriors(task, batch, choices, settings, options)
-    if method != "naive":
-        warn_if_unconverged(posteriors[0] if isinstance(release, Release) else posteriors[:_CHECKED])
+    doubts = doubts_of(task, [choice.methods for choice in choices], np.random.default_rng(_LOOK))
+    posteriors = speak(posteriors, doubts, chains=method != "naive")
     return posteriors[0] if isinstance(release, Release) else posteriors
 
 
@@ -222,6 +223,7 @@ def _posteriors(
                 name,
                 intercept=inside.intercept,
                 labels={"theta": inside.labels},
+                heavy_tailed=task.prior is None,
                 notes=[f"{name}: {choices[i].why}"] if choices[i].why else [],
             )
     return [found[i] for i in range(len(batch))]

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpbook import latent_records
 from dpbook._arrays import Array
-from dpbook.moments import NoisySums
+from dpbook.moments import Nodes, NoisySums
 from dpbook.regression.clipped_records import ClippedRecords
 from dpbook.regression.conjugate import draw_covariate_parameters, draw_parameters
 from dpbook.regression.layout import Layout
@@ -81,7 +81,7 @@ class LatentRegression:
         self._layout, self._low, self._high, self._priors = layout, low, high, priors
         self._whole = Layout(layout.d, True)  # the covariates' own means are needed without an intercept too
         # Only its prior is asked, which needs no sample of covariates.
-        self._law = ClippedRecords(layout, low[:, 0], high[:, 0], np.zeros((1, layout.d)))
+        self._law = ClippedRecords(layout, low[:, 0], high[:, 0], Nodes(np.zeros((1, layout.d)), np.ones(1)))
 
     def propose(self, parameters: Parameters, n: int, rng: np.random.Generator) -> Array:
         """Return records drawn from the model, before clipping."""

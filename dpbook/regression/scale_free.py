@@ -120,6 +120,7 @@ class RegressionLaw(Law, Protocol):
     """A law whose positions are laid out by :class:`Places`."""
 
     places: Places
+    bounded: bool  # whether a covariate's spread is the logit of its sd's share of the largest possible, else log sd
 
     def parameters(self, position: Array) -> tuple[Array, Array]:
         """Return theta (B, q) and the error variance (B,), in coordinates."""
@@ -148,12 +149,12 @@ class Straightened:
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
         """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
-        mean, cov, pullback = self._law.moments(self._bent(position))
+        mean, cov, pullback = self._law.moments(self.bent(position))
         return mean, cov, lambda by_mean, by_cov: self._pulled(position, pullback(by_mean, by_cov))
 
     def mean(self, position: Array) -> Array:
         """Return the mean of a record's statistics."""
-        return self._law.mean(self._bent(position))
+        return self._law.mean(self.bent(position))
 
     def log_prior(self, position: Array) -> tuple[Array, Array]:
         """Return the log prior density and its gradient, with the volume of the map.
@@ -161,7 +162,7 @@ class Straightened:
         That is cosh r (sinh r / r)^(d - 1) for the slopes, and the unit of the height.
         """
         at, d = self._places, self._places.d
-        bent = self._bent(position)
+        bent = self.bent(position)
         value, gradient = self._law.log_prior(bent)
         unit, share = self._unit(bent)
         gradient[at.log_error] += share
@@ -176,7 +177,7 @@ class Straightened:
 
     def parameters(self, position: Array) -> tuple[Array, Array]:
         """Return theta (B, q) and the error variance (B,), in coordinates."""
-        return self._law.parameters(self._bent(position))
+        return self._law.parameters(self.bent(position))
 
     def straight(self, position: Array) -> Array:
         """Return where a position of the law itself is, in these coordinates."""
@@ -188,7 +189,7 @@ class Straightened:
         out[at.height] = (position[at.height] - self._tiled(self._centre, position)) / self._unit(position)[0]
         return out
 
-    def _bent(self, position: Array) -> Array:
+    def bent(self, position: Array) -> Array:
         """Return the law's own position."""
         at, out = self._places, position.copy()
         r, ratio, _ = _stretch(position[at.slopes])
@@ -212,13 +213,120 @@ class Straightened:
     def _pulled(self, position: Array, gradient: Array) -> Array:
         """Return derivatives by these coordinates from those by the law's own."""
         at, out, v = self._places, gradient.copy(), position[self._places.slopes]
-        unit, share = self._unit(self._bent(position))
+        unit, share = self._unit(self.bent(position))
         out[at.height] = gradient[at.height] * unit
         out[at.log_error] += share * (position[at.height] * out[at.height]).sum(axis=0)
         r, ratio, by_r = _stretch(v)
         along = (v * gradient[at.slopes]).sum(axis=0)
         out[at.slopes] = ratio * gradient[at.slopes] + v * (by_r * along - _over(np.tanh(r), r) * out[at.log_error])
         return out
+
+
+class Softened:
+    """A straightened law, walked over variances where noise tells them and over their logarithms elsewhere.
+
+    A variance is a difference of noisy sums, v = mean square - mean², known up to about c: above c its posterior is a
+    peak of width c, and below a plateau as long as the prior of log v. Neither v nor log v suits both. So the walk is
+    over u, in which the share p = v / (1 + v), or a covariate's v as a share of the largest that bounds allow, is
+    linear, and beyond both ends of (0, 1) log p or log (1 - p) is: p = c log((1 + e^u) / (1 + e^(u - 1/c))).
+    """
+
+    def __init__(self, law: RegressionLaw, sums: NoisySums) -> None:
+        self._law, self.places = Straightened(law, sums), law.places
+        self.dim: int = law.dim
+        self.certain: NDArray[np.bool_] = law.certain
+        self._bounded = law.bounded
+        self._unit = _unit_of_shares(law.places, sums, bounded=law.bounded)
+
+    def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
+        """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
+        inner, slope, _ = self._bent(position)
+        mean, cov, pullback = self._law.moments(inner)
+        return mean, cov, lambda by_mean, by_cov: slope * pullback(by_mean, by_cov)
+
+    def mean(self, position: Array) -> Array:
+        """Return the mean of a record's statistics."""
+        return self._law.mean(self._bent(position)[0])
+
+    def log_prior(self, position: Array) -> tuple[Array, Array]:
+        """Return the log prior density and its gradient, with the volume of the map."""
+        inner, slope, by_volume = self._bent(position)
+        value, gradient = self._law.log_prior(inner)
+        return value + np.log(slope).sum(axis=0), slope * gradient + by_volume
+
+    def start(self, sums: NoisySums) -> Array:
+        """Return positions near which the noisy sums are likely."""
+        return self.soft(self._law.start(sums))
+
+    def parameters(self, position: Array) -> tuple[Array, Array]:
+        """Return theta (B, q) and the error variance (B,), in coordinates."""
+        return self._law.parameters(self._bent(position)[0])
+
+    def natural(self, position: Array) -> Array:
+        """Return the positions of the law itself."""
+        return self._law.bent(self._bent(position)[0])
+
+    def soft(self, straight: Array) -> Array:
+        """Return where a straightened position is, in these coordinates."""
+        at, out, unit = self.places, straight.copy(), self._tiled(straight)
+        logit = np.concatenate([2 * straight[[at.log_error]], 2 * straight[at.spread]])
+        if self._bounded:
+            share = 1 / (1 + np.exp(-straight[at.spread]))
+            logit[1:] = 2 * np.log(share) - np.log1p(-(share**2))
+        of_part, of_rest = (1 / (1 + np.exp(-each)) / unit for each in (logit, -logit))
+        u = of_part + np.log(-np.expm1(-of_part)) - np.log(-np.expm1(-of_rest))
+        out[at.log_error], out[at.spread] = u[0], u[1:]
+        return out
+
+    def _bent(self, position: Array) -> tuple[Array, Array, Array]:
+        """Return straightened positions, the diagonal of the map's derivative, and that of the log of its volume."""
+        at, out, unit = self.places, position.copy(), self._tiled(position)
+        slope, by_volume = np.ones_like(position), np.zeros_like(position)
+        u = np.concatenate([position[[at.log_error]], position[at.spread]])
+        part, rest, by_u, change = _two_sided(u, unit)
+        log_sd = 0.5 * (np.log(part) - np.log(rest))
+        steep, turn = by_u / (2 * part * rest), change - by_u / part + by_u / rest
+        if self._bounded:  # the logit of the share's root, in place of half its own
+            share = np.sqrt(part[1:])
+            log_sd[1:] += np.log1p(share) - 0.5 * np.log(rest[1:])
+            turn[1:] += by_u[1:] / (2 * share * (1 + share))
+            steep[1:] *= 1 + share
+        out[at.log_error], out[at.spread] = log_sd[0], log_sd[1:]
+        slope[at.log_error], slope[at.spread] = steep[0], steep[1:]
+        by_volume[at.log_error], by_volume[at.spread] = turn[0], turn[1:]
+        return out, slope, by_volume
+
+    def _tiled(self, position: Array) -> Array:
+        return np.tile(self._unit, position.shape[1] // self._unit.shape[1])
+
+
+def _two_sided(u: Array, unit: Array) -> tuple[Array, Array, Array, Array]:
+    """Return a share p of u, 1 - p, the derivative of p, and that of the derivative's logarithm."""
+    end = 1 / unit
+    low = u < end / 2
+    near, far = np.where(low, u, end - u), np.where(low, u - end, -u)  # from the nearer end of (0, 1)
+    small = unit * (np.logaddexp(0.0, near) - np.logaddexp(0.0, far))
+    first, second = 1 / (1 + np.exp(-near)), 1 / (1 + np.exp(-far))
+    gap = first - second
+    turn = (first * (1 - first) - second * (1 - second)) / gap
+    return np.where(low, small, 1 - small), np.where(low, 1 - small, small), unit * gap, np.where(low, turn, -turn)
+
+
+def _unit_of_shares(places: Places, sums: NoisySums, *, bounded: bool) -> Array:
+    """Return what noise leaves open of the shares of response and covariates (1 + d, release), or a tenth of them."""
+    where, q, first = places.layout.position, places.q, places.first
+    mean = (sums.noisy / sums.n[:, None]).T
+    noise = (np.sqrt(sums.variance) / sums.n[:, None]).T
+    units = []
+    for column in (q, *range(first, q)):
+        square = where[column, column]
+        centre = np.clip(mean[where[0, column]], -0.99, 0.99) if first else np.zeros(mean.shape[1])
+        v = np.clip(mean[square] - centre**2, 0.0, 1.0)
+        room = 1 - centre**2 if bounded and column != q else 1 + v
+        share = np.minimum(v / room, 1.0)
+        open_ = noise[square] * np.sqrt(1 + 4 * centre**2) / room
+        units.append(np.maximum(open_, 0.1 * np.minimum(share, 1 - share)))
+    return np.asarray(np.clip(units, 1e-5, 0.25), dtype=np.float64)
 
 
 def _stretch(v: Array) -> tuple[Array, Array, Array]:

@@ -114,9 +114,10 @@ def test_an_audit_does_not_refute_a_release_at_its_worst_neighbours(release, see
 
 
 def test_an_audit_does_not_refute_a_real_release():
-    """The noise of OpenDP, on the path that is published."""
-    found = epsilon_lower_bound(lambda data, _: normality(data, None), *worst_pair(2), trials=1500, rng=rng_of(2))
-    assert 0.4 < found <= 1.0
+    """The noise of OpenDP, which has no seed: a right release fails with a probability of about 10⁻⁶."""
+    settings = {"trials": 3000, "confidence": 1 - 1e-6, "rng": rng_of(2)}
+    found = epsilon_lower_bound(lambda data, _: normality(data, None), *worst_pair(2), **settings)
+    assert 0.3 < found <= 1.0
 
 
 @pytest.mark.parametrize("release", [normality, fisher, given])

@@ -31,6 +31,20 @@ def test_a_shown_cell_stays_as_it_is() -> None:
         ("glue = print\nfor k in range(3):\n    x = k\n    glue(k)", "x", "for k in range(3):\n    x = k"),
         ("x = 1", "x = 2\nx", ""),
         ("x = 1", "[x for x in (1, 2)]", ""),
+        ("for k in range(3):\n    x = k\n    assert x < 3", "for k in (4, 5):\n    x = k\n    print(x)", ""),
+        ("for k in range(3):\n    x = k", "for k in (4, 5):\n    print(x)", "for k in range(3):\n    x = k"),
+        ("f = 1\ng = 2", "with open('a') as f:\n    print(f, g)", "g = 2"),
+        ("x = 1\ny = 2", "if y:\n    x = 3\n    x", "y = 2"),
+        ("rng = 1", "def f(rng):\n    return rng.x[0]", ""),
+        ("x = 1\nprint(x)", "print(2)", ""),
+        ("total = 0", "for k in (1, 2):\n    total += k", "total = 0"),
+        ("import a\n\n\ndef f():\n    a.start()", "a.b", "import a"),
+        (
+            "d = {1: []}\nfor e, x in d.items():\n    x.append(e)",
+            "d",
+            "d = {1: []}\nfor e, x in d.items():\n    x.append(e)",
+        ),
+        ("import os\nimport sys\n\nos.chdir('a')", "open('b')", "import os\n\nos.chdir('a')"),
         ("np.testing.assert_allclose(a, b)", "a", ""),
         ("assert grade('ex-a', x).passed", "x = 1", ""),
     ],
@@ -52,3 +66,8 @@ def test_needs_are_followed_through_several_hidden_cells() -> None:
 
 def test_what_a_shown_cell_defines_is_not_taken_from_a_hidden_one_before_it() -> None:
     assert kept(("x = 1", False), ("x = 2", True), ("x", True)) == [""]
+
+
+def test_a_loop_over_lists_that_appends_to_them_is_kept() -> None:
+    hidden = "errors = {1: []}\nfor e, of in errors.items():\n    of.append(e)"
+    assert kept((hidden, False), ("errors[1]", True)) == [hidden]

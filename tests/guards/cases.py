@@ -30,7 +30,7 @@ from dpbook.expfam import (
     Poisson,
 )
 from dpbook.records import exact_sum, grid_unit
-from dpbook.regression.estimator import PrivateBayesianRegression
+from dpbook.regression import PrivateBayesianRegression
 from dpbook.schema import Category, Number, Schema
 from guards import strategies as gen
 from guards.attacks import Case
@@ -237,6 +237,7 @@ def _identity(x: Any) -> Any:
 
 
 SPIKE = 0.123456789
+REGIONS, LABELS = Category(["north", "south"], other="elsewhere"), ("north", "south", "?")
 
 
 def _spiked(x: Any) -> Any:
@@ -273,9 +274,7 @@ def families(draw: Any) -> tuple[Any, st.SearchStrategy[Any]]:
         k = draw(st.integers(2, 4))
         return Multinomial(k), st.integers(0, k - 1)
     if kind == "labels":
-        return Multinomial(labels=Category(["north", "south"], other="elsewhere")), st.sampled_from(
-            ["north", "south", "?"]
-        )
+        return Multinomial(labels=REGIONS), st.sampled_from(LABELS)
     if kind == "own":
         return Own(), st.one_of(st.just(SPIKE), gen.records(Own.bounds))
     if kind == "poisson":
@@ -311,7 +310,7 @@ def family_cases(draw: Any) -> Case:
     def release(function: Any, data: Any, **given: Any) -> Any:
         return function(data, family, **(settings | given))
 
-    same = (lambda: pd.Series(rows, dtype=object)) if family.categories else draw(gen.one_column(rows))
+    same = _of_objects(rows) if family.categories else draw(gen.one_column(rows))
     says = (family, rows, other, settings)
     return Case(release, lambda: np.array(rows), lambda: np.array(other), epsilon, delta, same, says)
 
@@ -329,18 +328,26 @@ def mean_cases(draw: Any) -> Case:
 @st.composite
 def histogram_cases(draw: Any) -> Case:
     """Draw a release of a histogram, of bins or of labels."""
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["bins", "codes", "labels"]))
+    if kind == "bins":
         rows, other = draw(gen.neighbours(st.sampled_from([-3.0, 0.0, 0.5, 1.0, 2.0, 7.5, 1e300])))
         return _without_family(draw, rows, other, {"bins": draw(st.sampled_from([[0, 1], [0, 0.5, 1, 2]]))})
+    if kind == "labels":
+        rows, other = draw(gen.neighbours(st.sampled_from(LABELS)))
+        return _without_family(draw, rows, other, {"labels": REGIONS}, same=_of_objects(rows))
     rows, other = draw(gen.neighbours(st.integers(0, 2)))
     return _without_family(draw, rows, other, {"labels": [0, 1, 2]})
 
 
-def _without_family(draw: Any, rows: Any, other: Any, own: dict[str, Any]) -> Case:
+def _of_objects(rows: Any) -> gen.Factory:
+    return lambda: pd.Series(rows, dtype=object)
+
+
+def _without_family(draw: Any, rows: Any, other: Any, own: dict[str, Any], *, same: gen.Factory | None = None) -> Case:
     mechanism = draw(st.sampled_from(["laplace", "gaussian"]))
     epsilon, delta = draw(gen.epsilons), draw(gen.deltas) if mechanism == "gaussian" else 0.0
     settings = {**own, "epsilon": epsilon, "delta": delta, "mechanism": mechanism}
-    same, says = draw(gen.one_column(rows)), (rows, other, settings)
+    same, says = same or draw(gen.one_column(rows)), (rows, other, settings)
     return Case(call(**settings), lambda: np.array(rows), lambda: np.array(other), epsilon, delta, same, says)
 
 
@@ -498,6 +505,7 @@ def partition_cases(draw: Any, question: str) -> Case:
     """Draw a release over partitions, of a black box that sees everything or of a built-in regression."""
     epsilon = draw(gen.epsilons)
     settings: dict[str, Any] = {"epsilon": epsilon, "partitions": 2}
+    settings |= draw(st.sampled_from([{}, {}, {"spread": 0.0}, {"spread": 0.6}]))
     kind = draw(st.sampled_from(["black box", "black box with a schema", "regression"]))
     if kind != "regression":
         rows, other, container = draw(mixed_tables())
@@ -507,7 +515,7 @@ def partition_cases(draw: Any, question: str) -> Case:
     else:
         number = gen.records((-1.0, 1.0)).filter(np.isfinite)  # others are refused, as the docstring says
         pair = st.tuples(number, number)
-        rows, other = draw(gen.neighbours(pair, least=8, most=10))
+        rows, other = draw(gen.neighbours(pair, least=8, most=14))
         data, neighbour = (lambda: np.array(rows)), (lambda: np.array(other))
         posterior = aggregate.ConjugateRegression
     point, options = draw(probability_options() if question == "probability" else quantile_options())

@@ -293,6 +293,16 @@ def _one_range(original: Function) -> Function:
     return lambda lower, upper, **options: original(np.ravel(lower)[:1], np.ravel(upper)[:1], **options)
 
 
+def _one_question(original: Function) -> Function:
+    """The answer to the first of several questions, with what it tells, for all."""
+    return lambda questions, **options: original(1, **options)
+
+
+def _forgets_halves(original: Function) -> Function:
+    """What partitions tell of their halves costs nothing."""
+    return lambda questions, *, halves: original(questions, halves=1e-9)
+
+
 def _fits_bounds(function: Function, model: Any, X: Any, y: Any, **options: Any) -> Any:
     """An estimator that widens its bounds to what it is given."""
     model.y_bounds = (min(-2.0, float(np.min(y))), max(2.0, float(np.max(y))))
@@ -372,7 +382,17 @@ OWN: list[Mutant] = [
         aggregate.release_probability, "forgotten coordinate", patched(aggregate.releases, "bounded_sum", _one_range)
     ),
     Mutant(aggregate.release_probability, "shared state", wrapped(_centres_first)),
+    Mutant(
+        aggregate.release_probability,
+        "forgotten case",
+        patched(aggregate.releases, "answers_and_halves", _forgets_halves),
+    ),
     Mutant(aggregate.release_quantile, "forgotten coordinate", patched(aggregate.releases, "bounded_sum", _one_range)),
+    Mutant(
+        aggregate.release_quantile,
+        "forgotten question",
+        patched(aggregate.releases, "answers_and_halves", _one_question),
+    ),
     Mutant(aggregate.release_quantile, "shared state", wrapped(_centres_first)),
     Mutant(aggregate.release_bounds, "bounds from the data", wrapped(_range_of_data)),
     Mutant(aggregate.release_bounds, "noise left out", patched(noise, "add_geometric", _silent_bar)),

@@ -28,7 +28,7 @@ from dpbook import (
     regression,
 )
 from dpbook.graphical import hmm
-from dpbook.regression.estimator import PrivateBayesianRegression
+from dpbook.regression import PrivateBayesianRegression
 from guards import attacks, cases, observe
 from guards.attacks import Attack, Case
 
@@ -236,9 +236,15 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         cases.partition_cases("probability"),
         attacks.by_partitions,
         unit="one record",
-        observed="all that a black box sees of the other partitions; totals",
-        proof="thm-split-compute-average-privacy",
-        wrong=(*SPLIT, {"method": "median"}, {"method": "fisher", "p_min": 2.0}, {"method": "normality", "p_min": 0.1}),
+        observed="all that a black box sees of the other partitions and of their halves; totals",
+        proof="thm-when-parts-differ-joint",
+        wrong=(
+            *SPLIT,
+            {"method": "median"},
+            {"method": "fisher", "p_min": 2.0},
+            {"method": "normality", "p_min": 0.1},
+            {"spread": 1.0},
+        ),
         odd=EDGE,
         weight=0.5,
     ),
@@ -246,7 +252,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         st.one_of(cases.partition_cases("quantile"), cases.doubling_release_cases()),
         attacks.by_partitions,
         unit="one record",
-        observed="all that a black box sees of the other partitions; exact law of the bounds; totals",
+        observed="all that a black box sees of other partitions and their halves; exact law of the bounds; totals",
         proof="thm-posterior-quantiles-centred",
         wrong=(*SPLIT, {"bounds": (1, 0)}, {"bounds": "centred"}, {"bounds": aggregate.SparseVector(share=1e-12)}),
         odd=EDGE,

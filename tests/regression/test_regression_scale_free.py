@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 from dpbook import regression
-from dpbook.moments import NoisySums, _Likelihood, normal_scores
+from dpbook.moments import NoisySums, _Likelihood, normal_nodes
 from dpbook.regression.clipped_records import ClippedRecords
 from dpbook.regression.fixed_design import FixedDesign
 from dpbook.regression.latent import LatentRegression
 from dpbook.regression.layout import Layout
-from dpbook.regression.scale_free import Straightened
+from dpbook.regression.scale_free import Softened, Straightened
 from dpbook.regression.task import CovariatePrior, ParameterPrior
 
 SHAPES = [(1, True), (3, True), (2, False)]
@@ -20,7 +20,7 @@ SHAPES = [(1, True), (3, True), (2, False)]
 
 def clipped(d, intercept, size=64):
     low = -np.ones((1, d + 1)) if intercept else np.array([[0.0] * d + [-0.5]])
-    return ClippedRecords(Layout(d, intercept), low, np.ones((1, d + 1)), normal_scores(size, d))
+    return ClippedRecords(Layout(d, intercept), low, np.ones((1, d + 1)), normal_nodes(size, d))
 
 
 @pytest.mark.parametrize(("d", "intercept"), SHAPES)
@@ -133,11 +133,33 @@ def test_straightened_coordinates_keep_the_density(d, intercept):
     sums = NoisySums(20 * rng.normal(size=(2, Layout(d, intercept).size)), np.full((2, 1), 7.0), np.full(2, 50.0), True)
     other = Straightened(law, sums)
     at = 0.7 * rng.normal(size=(law.dim, 2))
-    np.testing.assert_allclose(other.straight(other._bent(at)), at, atol=1e-12)
+    np.testing.assert_allclose(other.straight(other.bent(at)), at, atol=1e-12)
     steps = 1e-6 * np.eye(law.dim)[..., None]
-    volume = np.stack([(other._bent(at + h) - other._bent(at - h)) / 2e-6 for h in steps], axis=1)
+    volume = np.stack([(other.bent(at + h) - other.bent(at - h)) / 2e-6 for h in steps], axis=1)
     sizes = [np.linalg.slogdet(volume[..., b])[1] for b in range(2)]
-    np.testing.assert_allclose(other.log_prior(at)[0] - law.log_prior(other._bent(at))[0], sizes, atol=1e-7)
+    np.testing.assert_allclose(other.log_prior(at)[0] - law.log_prior(other.bent(at))[0], sizes, atol=1e-7)
+
+
+@pytest.mark.parametrize(("d", "intercept"), SHAPES)
+@pytest.mark.parametrize("law_of", [lambda d, i: FixedDesign(Layout(d, i)), clipped], ids=["design", "clipped"])
+def test_softened_coordinates_keep_the_density(law_of, d, intercept):
+    """Gradient, volume and inverse, from variances far below the noise to shares near one."""
+    rng, law = np.random.default_rng(12), law_of(d, intercept)
+    k = Layout(d, intercept).size
+    sums = NoisySums(20 * rng.normal(size=(3, k)), np.full((3, 1), 1.0), np.full(3, 50.0), True)
+    inner, other = Straightened(law, sums), Softened(law, sums)
+    at = 0.7 * rng.normal(size=(law.dim, 3))
+    at[law.places.log_error] = [-6.0, 0.3, 0.7 / other._unit[0, 2]]
+    at[law.places.spread] = np.array([1.1 / other._unit[1, 0], -5.0, 0.5 / other._unit[1, 2]])
+    np.testing.assert_allclose(other.soft(other._bent(at)[0]), at, rtol=1e-7)
+    steps = 1e-6 * np.eye(law.dim)[..., None]
+    volume = np.stack([(other._bent(at + h)[0] - other._bent(at - h)[0]) / 2e-6 for h in steps], axis=1)
+    sizes = [np.linalg.slogdet(volume[..., b])[1] for b in range(3)]
+    np.testing.assert_allclose(other.log_prior(at)[0] - inner.log_prior(other._bent(at)[0])[0], sizes, atol=1e-6)
+    density = _Likelihood(other, sums).density(rng.gamma(2, 50, size=(3, k)))
+    slope = np.stack([(density(at + h)[0] - density(at - h)[0]) / 2e-6 for h in steps])
+    gradient = density(at)[1]
+    np.testing.assert_allclose(slope, gradient, atol=1e-6 * np.abs(gradient).max())
 
 
 def test_positions_and_parameters_are_inverse_to_each_other():

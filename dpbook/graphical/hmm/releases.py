@@ -82,8 +82,8 @@ def release_counts(
     sensitivity = int(histogram())
     epsilon, rng = checked_epsilon(epsilon, sensitivity), seeded_generator(rng)
     table = count_table(data)
-    charge(budget, epsilon, 0.0, label="hmm counts")
-    return Release(
+    paid = charge(budget, epsilon, 0.0, label="hmm counts")
+    made = Release(
         values={"counts": noise.add_geometric(table, sensitivity, epsilon, rng)},
         model=COUNTS_MODEL,
         mechanism="geometric",
@@ -94,6 +94,7 @@ def release_counts(
         settings={"unit": "one event"},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_gibbs(
@@ -176,11 +177,11 @@ def release_gibbs(
     table = count_table(data)
     least, grid = lattice_of(floor, grid, table.shape[2])
     step, loss = epsilon / (2 * sweeps), emission_loss(least, grid, table.shape[2])
-    charge(budget, epsilon, 0.0, label="hmm gibbs")
+    paid = charge(budget, epsilon, 0.0, label="hmm gibbs")
     generator = analyst_generator(rng)
     chain = _private_chain(table, states, sweeps, step, loss, prior, (least, grid), generator)
     hottest = max(1.0, loss / step)
-    return Release(
+    made = Release(
         values={
             "emission": chain.emission,
             "states": chain.states.astype(np.int64),
@@ -197,6 +198,7 @@ def release_gibbs(
         settings={"unit": "one event", "sweeps": sweeps, "grid": grid, "epsilon_a_look": step, "looks": 2 * sweeps},
         float_safe=False,
     )
+    return paid.entered(made)
 
 
 def count_table(data: ArrayLike) -> NDArray[np.int64]:
