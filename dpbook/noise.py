@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,16 +143,11 @@ def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator 
     return np.array(noisy, dtype=np.float64) * total.unit
 
 
-@dataclass(frozen=True)
-class NoiseOnSum:
-    """What adds a mechanism's noise to an exact sum and tells its scale, and what it loses beside epsilon and delta."""
+class OnSum(NamedTuple):
+    """Noise for an exact sum: what adds it and tells its scale, and its loss as a charge states it beside epsilon."""
 
     add: Callable[[ExactSum], tuple[NDArray[np.float64], float]]
-    loss: dict[str, float | None]  # rho and mu, as a budget takes them; empty for Laplace noise
-
-    def __call__(self, total: ExactSum) -> tuple[NDArray[np.float64], float]:
-        """Return the noisy sum and the scale of the noise."""
-        return self.add(total)
+    loss: dict[str, float | None]
 
 
 def on_sum(
@@ -165,15 +159,15 @@ def on_sum(
     *,
     unit: float,
     statistics: int,
-) -> NoiseOnSum:
-    """Return what adds a mechanism's noise to an exact sum; raise now if it could not be drawn."""
+) -> OnSum:
+    """Return a mechanism's noise for a sum; raise, before anything is charged, if it could not be drawn."""
     if mechanism == "laplace":
         require_laplace_on_sum(unit, sensitivity, epsilon, rng)
-        return NoiseOnSum(lambda total: add_laplace_to_sum(total, sensitivity, epsilon, rng), {})
+        return OnSum(lambda total: add_laplace_to_sum(total, sensitivity, epsilon, rng), {})
     scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta, unit=unit, statistics=statistics)
     require_gaussian_on_sum(unit, scale)
     loss = gaussian_loss(sensitivity=sensitivity, scale=scale, unit=unit)
-    return NoiseOnSum(lambda total: (add_gaussian_to_sum(total, scale, rng), scale), loss)
+    return OnSum(lambda total: (add_gaussian_to_sum(total, scale, rng), scale), loss)
 
 
 def add_geometric(

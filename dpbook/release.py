@@ -256,7 +256,7 @@ class Release:
 
     @property
     def observations(self) -> tuple[Release, ...]:
-        """What inference must look at: this release, or where the noise is not Gaussian the ones put together in it."""
+        """What inference must look at, which is this release, or the ones put together in it unless noise is Gaussian."""
         return (self,) if not self.parts or self.mechanism == "gaussian" else tuple(self.parts)
 
     def report(self, *, unit: str = "one record") -> Report:

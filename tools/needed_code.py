@@ -12,7 +12,8 @@ import symtable
 from collections.abc import Iterator, Sequence
 
 CHECKS = ("glue", "assert", "grade")  # calls that belong to the book's own tests
-EFFECTS = ("use_style", "warnings")  # calls that matter though nothing is bound
+EFFECTS = ("use_style", "warnings")  # calls that matter to figures though nothing is bound
+PLACES = ("os.chdir",)  # and those that matter to everything
 BUILTINS = frozenset(dir(builtins))
 
 
@@ -158,6 +159,8 @@ def wanted(statement: ast.stmt, needed: set[str], figures: bool) -> bool:
         return False
     if isinstance(statement, ast.Expr):
         name = root(statement.value)
+        if ast.unparse(statement.value).startswith(PLACES):
+            return True
         return (name in EFFECTS and figures) or (isinstance(statement.value, ast.Call) and name in needed)
     return bool(bound(statement) & needed)
 

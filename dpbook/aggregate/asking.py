@@ -27,9 +27,10 @@ from tqdm import tqdm
 from dpbook._arrays import Array
 from dpbook._columns import own_frame
 from dpbook._validation import finite_array, integer
+from dpbook.aggregate.laws import checked_partitions
 from dpbook.aggregate.regression import Regression
 from dpbook.aggregate.samplers import checked_schema, takes
-from dpbook.aggregate.splitting import Moments, checked_partitions, count_records, pair_up, records_of
+from dpbook.aggregate.splitting import Moments, count_records, pair_up, records_of
 from dpbook.schema import Schema
 
 __all__: list[str] = []

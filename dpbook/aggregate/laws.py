@@ -256,3 +256,14 @@ def _fisher_moments(d: Array, p_min: float, sd: float) -> tuple[Array, Array, Ar
     moments = (f @ weight, f**2 @ weight, f @ (weight * e))
     first, second, slope = (each.reshape(np.shape(d)) for each in moments)
     return first, second, slope
+
+
+def checked_partitions(partitions: Any, n: int | None, least: int) -> int:
+    """Return the number of partitions; raise unless there are two or more, each with ``least`` records or more."""
+    count = integer("partitions", partitions, least=2)
+    if n is not None and n // count < least:
+        raise ValueError(
+            f"partitions must leave at least {least} records in each for this posterior: "
+            f"{count} partitions of {n} records leave {n // count}"
+        )
+    return count

@@ -13,8 +13,7 @@ from scipy import special
 
 from dpbook._validation import finite_number, integer, positive
 from dpbook.aggregate.bounds import CENTRED_WIDTH, Centred, Given, Plan, SparseVector, plan_of
-from dpbook.aggregate.laws import P_MIN, SPREAD, aggregate_sd, clipped_at
-from dpbook.aggregate.splitting import checked_partitions
+from dpbook.aggregate.laws import P_MIN, SPREAD, aggregate_sd, checked_partitions, clipped_at
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.preview import Preview
 from dpbook.widths import NORMAL

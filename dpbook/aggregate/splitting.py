@@ -20,7 +20,6 @@ from tqdm import tqdm
 from dpbook._arrays import Array, IntArray
 from dpbook._columns import Named, Rows, Table, element_by_element, holds_tables, own_frame, pieces_of
 from dpbook._dask import dask_partitions, is_dask
-from dpbook._validation import integer
 from dpbook.records import as_chunks
 from dpbook.schema import Schema
 
@@ -441,14 +440,3 @@ class _Slices:
         labels = np.concatenate(held[1:] if len(held) > 1 and not len(held[0]) else held)
         self._held = labels[count:]
         return labels[:count]
-
-
-def checked_partitions(partitions: Any, n: int | None, least: int) -> int:
-    """Return the number of partitions; raise unless there are two or more, each with ``least`` records or more."""
-    count = integer("partitions", partitions, least=2)
-    if n is not None and n // count < least:
-        raise ValueError(
-            f"partitions must leave at least {least} records in each for this posterior: "
-            f"{count} partitions of {n} records leave {n // count}"
-        )
-    return count

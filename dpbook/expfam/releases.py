@@ -148,10 +148,10 @@ def release(
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     plan = _Plan.of(family, outside, mechanism, check)
-    add = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=plan.unit, statistics=plan.statistics)
+    on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=plan.unit, statistics=plan.statistics)
     total = _sums(data, family, outside, plan)
-    paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **add.loss)
-    noisy, scale = add(total)
+    paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     settings = {} if family.bounded else {"outside": outside}
     values, each = plan.named(noisy, total.n)
     made = Release(

@@ -94,12 +94,12 @@ def release_mean(
     bound = rounded(mean_and_shape(squares=weights[0], cells=weights[1], norm=norm), len(cells.edges) + 3, unit, norm)
     statistics = functools.partial(_mean_statistics, cells=cells, weights=weights)
     size, rng = len(cells.edges) + 3, seeded_generator(rng)
-    add = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=size)
+    on_sum = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=size)
     total = exact_sum(data, statistics, unit=unit, name="data")
     if total.n < _FEWEST:
         raise ValueError(f"data must hold at least {_FEWEST} records, got {total.n}")
-    paid = charge(budget, epsilon, delta, label="mean", **add.loss)
-    noisy, scale = add(total)
+    paid = charge(budget, epsilon, delta, label="mean", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     each = {"sum": 1.0, "squares": weights[0], "histogram": weights[1]}
     parts = {"sum": noisy[:1], "squares": noisy[1:2], "histogram": noisy[2:]}
     made = Release(
@@ -178,10 +178,10 @@ def release_histogram(
     bound = histogram(norm=norm)
     statistics = functools.partial(_indicators, cells=cells, count=count)
     rng = seeded_generator(rng)
-    add = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=count)
+    on_sum = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=count)
     total = exact_sum(data if family is None else coded(data, family), statistics, unit=unit, name="data")
-    paid = charge(budget, epsilon, delta, label="histogram", **add.loss)
-    noisy, scale = add(total)
+    paid = charge(budget, epsilon, delta, label="histogram", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     public = {"edges": cells.edges} if cells is not None else {"labels": family.categories}  # type: ignore[union-attr]
     made = Release(
         values={"histogram": noisy},

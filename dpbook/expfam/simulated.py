@@ -24,6 +24,7 @@ __all__: list[str] = []
 _ONE, _SEVERAL, _TABLES, _MEANS = 150, 60, 80, 60  # releases that are simulated, of each kind
 _GRID, _REACH = 1000, 9.0  # points of one parameter, as far as sinh(9) standard deviations
 _DRAWS = 500  # of each release's posterior, where it is drawn from
+_AT_ONCE = 500  # parameters whose moments are held at a time: some families sum over thousands of counts
 _COUNTS = 120  # points of a count's law
 _VAGUE = 10.0  # sd of a coordinate of which no prior is stated
 _PRIOR = 20_000  # draws of a prior, and the normal scores at which its quantiles are taken from them
@@ -128,8 +129,10 @@ class FamilyLaw:
 
     def moments(self, position: Array) -> tuple[Array, Array]:
         """Return mean and covariance of the released statistics of a record."""
-        k = self.family.size
-        mean, cov = self.family.mean_and_covariance(self.theta(position), self.outside)
+        k, theta = self.family.size, self.theta(position)
+        starts = range(0, len(theta), _AT_ONCE)
+        parts = [self.family.mean_and_covariance(theta[i : i + _AT_ONCE], self.outside) for i in starts]
+        mean, cov = (np.concatenate(each) for each in zip(*parts, strict=True))
         return mean[:, :k], cov[:, :k, :k]
 
     def mean(self, position: Array) -> Array:

@@ -19,6 +19,7 @@ from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.coordinates import Coordinates, column_bounds
 from dpbook.regression.inference import check_before_release, infer
 from dpbook.regression.releases import release
+from dpbook.regression.task import SCALE_FREE
 from dpbook.regression.weak_priors import weak_prior
 
 try:
@@ -58,21 +59,23 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     y_bounds : (low, high)
         Public bounds of the response; ``fit`` raises without them.
     prior : NormalInverseGamma, optional
-        Of the coefficients, the intercept first, and the error variance; by default a weak one from the bounds.
+        Of the coefficients, the intercept first, and the error variance; by default beliefs that keep their meaning
+        when units change or bounds are doubled, as in :func:`~dpbook.regression.infer` (for methods that need a prior,
+        a weak conjugate one from the bounds).
     covariates : NormalInverseWishart, optional
-        Prior of the covariates' mean and covariance; by default a weak one from the bounds.
+        Prior of the covariates' mean and covariance, beside a prior of your own; by default a weak one from the bounds.
     intercept : bool, default True
         Whether the regression has an intercept.
     mechanism : {"laplace", "gaussian"}
         The noise.
     delta : float, default 0.0
         0 for Laplace noise, greater than 0 for Gaussian noise.
-    method : str, default "collapsed"
-        As in :func:`~dpbook.regression.infer`.
+    method : str, optional
+        As in :func:`~dpbook.regression.infer`, which chooses one by default.
     draws : int, default 4000
         How many posterior draws in all.
-    chains : int, default 20
-        How many chains they are arranged in.
+    chains : int, optional
+        How many chains they are arranged in: 20 by default.
     warm_up : int, optional
         Iterations of each chain before the first draw that is kept.
     random_state : None, int, numpy.random.Generator or numpy.random.RandomState
@@ -86,9 +89,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     posterior_ : RegressionPosterior
         Draws of ``theta`` and ``sigma2``.
     coef_ : array (n_features,)
-        Posterior means of the slopes.
+        Posterior means of the slopes, or medians where tails are heavy: without a prior of your own.
     intercept_ : float
-        Posterior mean of the intercept, 0 without one.
+        That of the intercept, 0 without one.
     n_features_in_ : int
         Number of covariates.
 
@@ -124,9 +127,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         intercept: bool = True,
         mechanism: str = "laplace",
         delta: float = 0.0,
-        method: str = "collapsed",
+        method: str | None = None,
         draws: int = 4000,
-        chains: int = 20,
+        chains: int | None = None,
         warm_up: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -170,7 +173,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         inside = Coordinates(
             *column_bounds(self.x_bounds, self.y_bounds, X.shape[1], names), flag("intercept", self.intercept)
         )
-        prior = weak_prior(inside) if self.prior is None else self.prior
+        # A method of the source needs a prior; the others have beliefs of their own.
+        needs_one = self.prior is None and self.method not in (None, *SCALE_FREE)
+        prior = weak_prior(inside) if needs_one else self.prior
         privacy_loss(self.epsilon, self.delta, self.mechanism)
         rng = _generator(self.random_state)
         options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
@@ -190,7 +195,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
             budget=budget,
         )
         self.posterior_ = infer(self.release_, prior, covariates=self.covariates, rng=rng, **analysis, **options)
-        theta = np.asarray(self.posterior_.mean("theta"))
+        theta = self.posterior_.centre
         self.coef_ = theta[int(self.intercept) :]
         self.intercept_ = float(theta[0]) if self.intercept else 0.0
         return self

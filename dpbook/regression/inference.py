@@ -223,6 +223,7 @@ def _posteriors(
                 name,
                 intercept=inside.intercept,
                 labels={"theta": inside.labels},
+                heavy_tailed=task.prior is None,
                 notes=[f"{name}: {choices[i].why}"] if choices[i].why else [],
             )
     return [found[i] for i in range(len(batch))]

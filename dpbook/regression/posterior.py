@@ -5,11 +5,12 @@ A :class:`RegressionPosterior` is a :class:`~dpbook.posterior.Posterior` in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -21,6 +22,7 @@ from dpbook.regression.coordinates import INTERCEPT, column_names
 __all__ = ["RegressionPosterior"]
 
 _ENOUGH = 1e-6  # in probability; the Newton step after it leaves the square of that
+_ONE_SD = 0.6827  # of a normal variable lies within one standard deviation
 _BLOCK = 2_000_000  # draws times new records in one NumPy call
 
 
@@ -39,6 +41,9 @@ class RegressionPosterior(Posterior):
     labels : mapping of str to sequence of str, optional
         ``labels["theta"]``, what the coefficients are called: the names of the columns, from which a table of new
         covariates is read, after "(intercept)". By default "(intercept)", "x1", "x2", …
+    heavy_tailed : bool, default False
+        Whether tails are so heavy that means and standard deviations say little (a slope whose covariate may hardly
+        spread): tables and predictions then have medians.
 
     Examples
     --------
@@ -55,6 +60,7 @@ class RegressionPosterior(Posterior):
     """
 
     intercept: bool = True
+    heavy_tailed: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,6 +84,21 @@ class RegressionPosterior(Posterior):
         """The names of the covariates."""
         return tuple(self.labels["theta"][int(self.intercept) :])
 
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """Return a table as :meth:`dpbook.Posterior.summary` does; with heavy tails medians stand for mean and sd."""
+        table = super().summary(level)
+        if not self.heavy_tailed:
+            return table
+        middle = np.concatenate([np.ravel(each) for each in self.quantile(0.5).values()])
+        table = table.drop(columns="sd").rename(columns={"mean": "median"})
+        table["median"] = middle
+        return table
+
+    @property
+    def centre(self) -> Array:
+        """The coefficients in a word: their means, or with heavy tails their medians."""
+        return np.asarray(self.quantile(0.5, "theta") if self.heavy_tailed else self.mean("theta"))
+
     @overload
     def predict(self, X_new: ArrayLike) -> Array: ...
     @overload
@@ -88,6 +109,8 @@ class RegressionPosterior(Posterior):
     def predict(self, X_new: ArrayLike, *, return_std: bool) -> Array | tuple[Array, Array]: ...
     def predict(self, X_new: ArrayLike, *, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Return the predictive mean of new responses, and with ``return_std`` their predictive standard deviation.
+
+        With heavy tails it is the line of the medians, and half the width of the central interval of 68 %.
 
         Parameters
         ----------
@@ -104,9 +127,12 @@ class RegressionPosterior(Posterior):
         """
         regressors = self._regressors(X_new)
         theta = self._pooled("theta")
-        mean = regressors @ theta.mean(axis=0)
+        mean = regressors @ self.centre
         if not return_std:
             return np.asarray(mean)
+        if self.heavy_tailed:
+            low, high = self.predictive_interval(X_new, _ONE_SD).T
+            return np.asarray(mean), np.asarray((high - low) / 2)
         spread = np.atleast_2d(np.cov(theta.T, ddof=0))
         variance = self._pooled("sigma2").mean() + ((regressors @ spread) * regressors).sum(axis=1)
         return np.asarray(mean), np.sqrt(variance)

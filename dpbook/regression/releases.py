@@ -114,9 +114,9 @@ def release(
     inside = box.coordinates(layout.d)
     bound = sensitivity_of(inside, moments, mechanism, len(total.totals))
     # Without an intercept nothing is centred: narrow bounds may span few steps of the grid.
-    add = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=UNIT, statistics=len(total.totals))
-    paid = charge(budget, epsilon, delta, label=MODEL, **add.loss)
-    noisy, scale = add(total)
+    on_sum = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=UNIT, statistics=len(total.totals))
+    paid = charge(budget, epsilon, delta, label=MODEL, **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     values = {"sums": noisy[: layout.size]} | ({"moments": noisy[layout.size :]} if moments else {})
     made = Release(
         values=values,

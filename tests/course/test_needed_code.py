@@ -44,6 +44,7 @@ def test_a_shown_cell_stays_as_it_is() -> None:
             "d",
             "d = {1: []}\nfor e, x in d.items():\n    x.append(e)",
         ),
+        ("import os\nimport sys\n\nos.chdir('a')", "open('b')", "import os\n\nos.chdir('a')"),
         ("np.testing.assert_allclose(a, b)", "a", ""),
         ("assert grade('ex-a', x).passed", "x = 1", ""),
     ],

