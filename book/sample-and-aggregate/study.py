@@ -247,7 +247,7 @@ def sizes(design: str, partitions: int, *, trials: int, seed: int) -> pd.DataFra
     rows = []
     for epsilon in (*EPSILONS, math.inf):
         answer = rescale_probability(mean + noise / (m * epsilon), m)
-        expected = preview_probability(n=N, partitions=m, epsilon=min(epsilon, 1e9)).notes["average_rmse"]
+        expected = preview_probability(n=N, partitions=m, epsilon=min(epsilon, 1e9), spread=0).notes["average_rmse"]
         row = {"design": design, "partitions": m, "epsilon": epsilon, "rmse": math.sqrt(((answer - full) ** 2).mean())}
         rows.append(row | {"expected": expected, "z_bias": error.mean(), "z_sd": error.std()})
     return pd.DataFrame(rows)
@@ -382,7 +382,8 @@ def _quantile_coverage(
         data = np.column_stack([x, 1 + SLOPE * x + 10 * rng.standard_normal(N)])
         p = rng.uniform(0.05, 0.95)
         full = quantile_nonprivate(data, p, posterior=model)
-        release = release_quantile(data, p, posterior=model, partitions=m, epsilon=epsilon, bounds=search, rng=rng)
+        how: dict[str, Any] = {"posterior": model, "partitions": m, "epsilon": epsilon, "spread": 0, "rng": rng}
+        release = release_quantile(data, p, **how, bounds=search)
         low, high = infer(release).interval(LEVEL, "quantile")
         held.append(low <= full <= high)
         widths.append(high - low)
@@ -464,7 +465,7 @@ def earnings(partitions: int, epsilon: float, *, trials: int, seed: int) -> pd.D
     table = load_cps_earnings()
     table = table.assign(log_earnings=np.log(table["earnings"]))[["education", "log_earnings"]]
     full_quantiles = quantile_nonprivate(table, [0.05, 0.5, 0.95], posterior=EARNINGS)
-    how: dict[str, Any] = {"posterior": EARNINGS, "partitions": partitions, "epsilon": epsilon}
+    how: dict[str, Any] = {"posterior": EARNINGS, "partitions": partitions, "epsilon": epsilon, "spread": 0}
     how["rng"] = cell_rng(seed, "earnings", partitions, epsilon)
     rows = []
     for quantity, cutoff in {"above 8 %": 0.08, "above the median": float(full_quantiles[1])}.items():

@@ -40,6 +40,7 @@ __all__ = ["Combined", "CombinedProbability", "CombinedQuantile", "infer"]
 Z_GRID = np.linspace(-9.0, 9.0, 1801)  # full-data z-scores considered; beyond, a probability is 0 or 1 to 18 digits
 COARSE = Z_GRID[::10]  # where the law is a mixture over what is not known
 DRAWS = 4000
+TOO_MANY = 0.5  # share of failed partitions with which a search may prefer an empty interval to that of the others
 UNSAFE = 0.025  # a search for bounds that fails with this probability leaves a 95 % interval without ends
 
 # A number where one question was asked, an array where several were.
@@ -282,11 +283,12 @@ class Combined(abc.ABC):
         # What nine in ten of the values that are equally likely agree on.
         flat = min(float(np.quantile(each.slope / np.sqrt(1 - each.failed), 0.9)) for each in self._doubts)
         lost = max(float(np.quantile(each.variance / each.spread**2, 0.1)) for each in self._doubts)
-        if flat < 0.75 or (self.name == "quantile" and lost > 0.5):
+        usual = 3 * (2 + seen[0][0].nuisance) / seen[0][0].size  # of what normal records make partitions differ by
+        if flat < 0.75 or (self.name == "quantile" and lost > max(0.5, usual)):
             yield f"the partitions differ widely in how much they know; {remedy}"
         rest = [np.sqrt(doubts.variance / told.partitions + 2 * told.scale[0] ** 2) for told, doubts in seen]
         shift = max(float(np.quantile(each.shift / sd, 0.1)) for each, sd in zip(self._doubts, rest, strict=True))
-        if shift > 1.0:
+        if shift > 2.0:
             yield f"the partitions mislead in the same direction, as small samples of skewed records do; {remedy}"
 
     def _named(self, name: str | None, value: Any) -> Any:
@@ -456,11 +458,19 @@ class CombinedQuantile(Combined):
         count = np.size(self.release.settings["probability"]) if self._tells else 0
         return [doubts_of_quantile(self._told(place)) for place in range(count)]
 
-    def _doubtful(self) -> Iterator[str]:
+    @property
+    def _failure(self) -> float:
+        """The probability that a search for bounds failed; it needs more than half of the partitions to answer."""
         failure = float(self.release.settings["failure"])
+        if self._doubts and self.release.settings["bounds"] == "centred":
+            failure += float(np.mean(self._doubts[0].failed > TOO_MANY))
+        return min(failure, 1.0)
+
+    def _doubtful(self) -> Iterator[str]:
+        failure = self._failure
         if failure >= UNSAFE:
             yield (
-                f"the search for bounds may have failed, with a probability of up to {min(failure, 1.0):.2g}, and 95 % "
+                f"the search for bounds may have failed, with a probability of up to {failure:.2g}, and 95 % "
                 "intervals have no ends but those of the public range; give more epsilon, a larger share to the "
                 "search, more partitions, or bounds=(low, high)"
             )
@@ -471,7 +481,7 @@ class CombinedQuantile(Combined):
         yield from super()._doubtful()
 
     def _ends(self, tails: Array) -> tuple[Array, Array]:
-        failure = float(self.release.settings["failure"])
+        failure = self._failure
         widest = self.release.bounds.get("public_range", (-math.inf, math.inf))
         grid, cdf = self._law
         inner = np.maximum((2 * tails - failure) / 2, 0.0)
