@@ -103,15 +103,19 @@ class Sweep(Generic[Parameters]):
         statistics = np.where(taken[..., None], new, state.statistics)
         parameters = self._model.update(state.parameters, records, rng)
         state = State(parameters, records, statistics)
+        misfit = self._misfit(statistics)
         for _ in range(_MOVES):
-            state = self._moved(state, rng)
+            state, misfit = self._moved(state, misfit, rng)
         return state, Info(taken.mean(axis=1))
 
-    def _moved(self, state: State[Parameters], rng: np.random.Generator) -> State[Parameters]:
-        """Move parameters and records together; accept by prior and noise."""
+    def _moved(
+        self, state: State[Parameters], misfit: Array, rng: np.random.Generator
+    ) -> tuple[State[Parameters], Array]:
+        """Move parameters and records together; accept by prior and noise. Return what the noise makes of it, too."""
         parameters, records, log_ratio = self._model.move(state.parameters, state.records, rng)
         statistics = self._statistics(records)
-        gain = log_ratio + self._misfit(state.statistics) - self._misfit(statistics)
+        new = self._misfit(statistics)
+        gain = log_ratio + misfit - new
         taken = np.log(rng.random(len(gain))) < np.where(np.isnan(gain), -np.inf, gain)
 
         def chosen(new: Array, old: Array) -> Array:
@@ -119,7 +123,8 @@ class Sweep(Generic[Parameters]):
 
         fields = {name: chosen(getattr(parameters, name), old) for name, old in state.parameters._asdict().items()}
         moved = state.parameters._replace(**fields)
-        return State(moved, chosen(records, state.records), chosen(statistics, state.statistics))
+        state = State(moved, chosen(records, state.records), chosen(statistics, state.statistics))
+        return state, chosen(new, misfit)
 
     def _misfit(self, statistics: Array) -> Array:
         """Return minus the log density of the noise that a state implies."""

@@ -96,7 +96,10 @@ class LatentRegression:
         clipped = np.clip(records, self._low, self._high)
         ones = np.ones((*records.shape[:2], 1))
         u = np.concatenate([ones, clipped], axis=-1) if self._layout.intercept else clipped
-        return np.asarray(u[..., self._layout.rows] * u[..., self._layout.columns])
+        products = np.empty((*records.shape[:2], self._layout.size))
+        for k, (i, j) in enumerate(zip(self._layout.rows, self._layout.columns, strict=True)):
+            np.multiply(u[..., i], u[..., j], out=products[..., k])  # several times faster than by arrays of indices
+        return products
 
     def update(self, parameters: Parameters, records: Array, rng: np.random.Generator) -> Parameters:
         """Return parameters drawn given the records; free of scale, proposed and accepted or kept."""
@@ -122,10 +125,10 @@ class LatentRegression:
         proposed = self._parameters(there)
         d = self._layout.d
         shift = records[..., :d] - parameters.mean_x[:, None]
-        scores = np.linalg.solve(np.linalg.cholesky(parameters.cov_x)[:, None], shift[..., None])[..., 0]
-        errors = (records[..., d] - self._line(parameters, records[..., :d])) / np.sqrt(parameters.sigma2)[:, None]
-        x = proposed.mean_x[:, None] + scores @ np.linalg.cholesky(proposed.cov_x).swapaxes(1, 2)
-        y = self._line(proposed, x) + np.sqrt(proposed.sigma2)[:, None] * errors
+        back = np.linalg.inv(np.linalg.cholesky(parameters.cov_x))
+        x = proposed.mean_x[:, None] + shift @ (np.linalg.cholesky(proposed.cov_x) @ back).swapaxes(1, 2)
+        errors = records[..., d] - self._line(parameters, records[..., :d])
+        y = self._line(proposed, x) + np.sqrt(proposed.sigma2 / parameters.sigma2)[:, None] * errors
         ratio = self._law_with(self._priors, there) - self._law_with(self._priors, here)
         return proposed, np.concatenate([x, y[..., None]], axis=-1), ratio
 

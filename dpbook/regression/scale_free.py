@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from dpbook._arrays import Array
 from dpbook.moments import Law, NoisySums, Pullback
@@ -271,9 +272,9 @@ class Softened:
         at, out, unit = self.places, straight.copy(), self._tiled(straight)
         logit = np.concatenate([2 * straight[[at.log_error]], 2 * straight[at.spread]])
         if self._bounded:
-            share = 1 / (1 + np.exp(-straight[at.spread]))
+            share = expit(straight[at.spread])
             logit[1:] = 2 * np.log(share) - np.log1p(-(share**2))
-        of_part, of_rest = (1 / (1 + np.exp(-each)) / unit for each in (logit, -logit))
+        of_part, of_rest = (expit(each) / unit for each in (logit, -logit))
         u = of_part + np.log(-np.expm1(-of_part)) - np.log(-np.expm1(-of_rest))
         out[at.log_error], out[at.spread] = u[0], u[1:]
         return out
@@ -306,7 +307,7 @@ def _two_sided(u: Array, unit: Array) -> tuple[Array, Array, Array, Array]:
     low = u < end / 2
     near, far = np.where(low, u, end - u), np.where(low, u - end, -u)  # from the nearer end of (0, 1)
     small = unit * (np.logaddexp(0.0, near) - np.logaddexp(0.0, far))
-    first, second = 1 / (1 + np.exp(-near)), 1 / (1 + np.exp(-far))
+    first, second = expit(near), expit(far)
     gap = first - second
     turn = (first * (1 - first) - second * (1 - second)) / gap
     return np.where(low, small, 1 - small), np.where(low, 1 - small, small), unit * gap, np.where(low, turn, -turn)
