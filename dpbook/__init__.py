@@ -13,7 +13,7 @@ from dpbook._version import __version__
 from dpbook.budget import BudgetExceeded, PrivacyBudget
 from dpbook.doubts import ConvergenceWarning, Doubt
 from dpbook.posterior import Posterior
-from dpbook.release import Release
+from dpbook.release import Release, together
 from dpbook.schema import Schema
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Release",
     "Schema",
     "__version__",
+    "together",
 ]
 
 _MODULES = frozenset(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))

@@ -1,4 +1,4 @@
-"""What the modules of the package call an array of floats, and small things that work over a leading batch."""
+"""What the package calls arrays of floats and of whole numbers, and small things that work over a leading batch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Array", "project_to_simplex", "times"]
+__all__ = ["Array", "IntArray", "project_to_simplex", "times"]
 
 Array: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
 
 
 def times(matrix: Array, vector: Array) -> Array:

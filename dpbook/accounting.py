@@ -154,8 +154,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
     Parameters
     ----------
-    epsilon, mu : float
-        At least 0; and the L2 sensitivity divided by the noise's standard deviation.
+    epsilon : float
+        At least 0.
+    mu : float
+        The L2 sensitivity divided by the noise's standard deviation.
 
     Returns
     -------
@@ -426,8 +428,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     Parameters
     ----------
-    rho, delta : float
-        The zCDP parameter; in (0, 1).
+    rho : float
+        The zCDP parameter, greater than 0.
+    delta : float
+        In (0, 1).
 
     Returns
     -------
@@ -475,7 +479,7 @@ def gaussian_scale(
     sensitivity : float
         The statistic's L2 sensitivity.
     epsilon, delta : float
-        Greater than 0; in (0, 1).
+        The privacy loss: epsilon greater than 0, delta in (0, 1).
     unit : float, optional
         The step of the grid on which the noise is drawn (an :class:`~dpbook.records.ExactSum` has it); by default noise
         is drawn as finely as floats are.

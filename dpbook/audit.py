@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv
 
+from dpbook._arrays import Array
 from dpbook._validation import analyst_generator, at_least, delta_value, fraction, integer
 from dpbook.release import Release
 
 __all__ = ["AuditResult", "audit", "epsilon_lower_bound"]
 
-Floats = NDArray[np.float64]
-Score = Callable[[Floats], Floats]  # one number for each row of outputs
+Score = Callable[[Array], Array]  # one number for each row of outputs
 
 BINS = (12, 48)  # resolutions of the density ratios; the held-out runs choose between them
 ATOM_COUNT = 5  # a value seen this often while fitting counts as a point mass
@@ -253,7 +253,7 @@ def audit(
 # --- the bound -------------------------------------------------------------------------------------------
 
 
-def _bound(hits: Sequence[Any], runs: int, delta: float, error: float) -> Floats:
+def _bound(hits: Sequence[Any], runs: int, delta: float, error: float) -> Array:
     """Return the lower bound on epsilon from the counts of one event, likelier under the first data set.
 
     With p >= low and q <= high, p <= e^eps q + delta gives eps >= log((low - delta) / high), and the
@@ -338,7 +338,7 @@ class _Encoder:
 
     width: int
     plain: bool
-    units: Floats
+    units: Array
 
     @classmethod
     def fit(cls, selection: list[Sequence[Any]]) -> _Encoder:
@@ -351,12 +351,12 @@ class _Encoder:
         values = np.vstack([draft._numbers_and_codes(outputs)[0] for outputs in selection])
         return cls(draft.width, plain, np.array([_grid_unit(column) for column in values.T]))
 
-    def __call__(self, outputs: Sequence[Any]) -> Floats:
+    def __call__(self, outputs: Sequence[Any]) -> Array:
         values, codes = self._numbers_and_codes(outputs)
         rounded = np.rint(values / self.units) * self.units
         return rounded if self.plain else np.hstack([rounded, codes])
 
-    def _numbers_and_codes(self, outputs: Sequence[Any]) -> tuple[Floats, Floats]:
+    def _numbers_and_codes(self, outputs: Sequence[Any]) -> tuple[Array, Array]:
         array = _numeric(outputs) if self.plain else None
         if array is not None and array.shape[1] == self.width:
             return array, np.zeros(0)
@@ -367,7 +367,7 @@ class _Encoder:
         return values, codes
 
 
-def _numeric(outputs: Sequence[Any]) -> Floats | None:
+def _numeric(outputs: Sequence[Any]) -> Array | None:
     """Return the outputs as a (run, cell) array of floats, or None if they are not numbers in one shape."""
     try:
         array = np.asarray(outputs)
@@ -404,7 +404,7 @@ def _number_and_code(cell: Any) -> tuple[float, float]:
     return math.nan, 1.0 + zlib.crc32(str(cell).encode())
 
 
-def _grid_unit(column: Floats) -> float:
+def _grid_unit(column: Array) -> float:
     """Return a power of two well above rounding errors and well below the spread of the column."""
     finite = column[np.isfinite(column)]
     if len(finite) == 0 or not finite.any():
@@ -421,12 +421,12 @@ def _grid_unit(column: Floats) -> float:
 class _DensityRatio:
     """The log ratio of two densities on a line, from counts in atoms (repeated values), quantile bins and NaN."""
 
-    atoms: Floats
-    edges: Floats
-    log_ratio: Floats  # of each atom, each bin, and NaN
+    atoms: Array
+    edges: Array
+    log_ratio: Array  # of each atom, each bin, and NaN
 
     @classmethod
-    def fit(cls, data: Floats, neighbour: Floats, bins: int) -> _DensityRatio:
+    def fit(cls, data: Array, neighbour: Array, bins: int) -> _DensityRatio:
         pooled = np.concatenate([data, neighbour])
         values, counts = np.unique(pooled[~np.isnan(pooled)], return_counts=True)
         often = counts >= ATOM_COUNT
@@ -439,7 +439,7 @@ class _DensityRatio:
         ]
         return cls(blank.atoms, edges, log_counts[0] - log_counts[1])
 
-    def cell(self, x: Floats) -> NDArray[np.intp]:
+    def cell(self, x: Array) -> NDArray[np.intp]:
         """Return which atom, bin or NaN each value is."""
         cell = len(self.atoms) + np.searchsorted(self.edges, x, side="right")
         if len(self.atoms):
@@ -447,11 +447,11 @@ class _DensityRatio:
             cell = np.where(self.atoms[nearest] == x, nearest, cell)
         return np.where(np.isnan(x), len(self.log_ratio) - 1, cell)
 
-    def __call__(self, x: Floats) -> Floats:
+    def __call__(self, x: Array) -> Array:
         return self.log_ratio[self.cell(x)]
 
 
-def _candidate_scores(data: Floats, neighbour: Floats) -> dict[str, Score]:
+def _candidate_scores(data: Array, neighbour: Array) -> dict[str, Score]:
     """Return scores, fitted to the runs given, whose thresholds are the events to choose from."""
     scores: dict[str, Score] = {}
     width = data.shape[1]
@@ -481,7 +481,7 @@ def _sum_of_ratios(ratios: list[_DensityRatio]) -> Score:
     return lambda rows: sum((ratio(rows[:, c]) for c, ratio in enumerate(ratios)), np.zeros(len(rows)))
 
 
-def _joint_scores(data: Floats, neighbour: Floats) -> dict[str, Score]:
+def _joint_scores(data: Array, neighbour: Array) -> dict[str, Score]:
     """Return scores of all coordinates together: the whole output as a point mass, and a ratio of two normals."""
     whole = _DensityRatio.fit(_fingerprint(data), _fingerprint(neighbour), BINS[0])
     scores: dict[str, Score] = {"log probability ratio of the whole output": _compose(whole, _fingerprint)}
@@ -490,7 +490,7 @@ def _joint_scores(data: Floats, neighbour: Floats) -> dict[str, Score]:
     return scores
 
 
-def _quadratic_discriminant(data: Floats, neighbour: Floats) -> Score:
+def _quadratic_discriminant(data: Array, neighbour: Array) -> Score:
     """Return the log ratio of two normal densities (but for a constant), which sees shifts along any direction.
 
     A small ridge keeps the weight of a direction without noise finite.
@@ -503,21 +503,21 @@ def _quadratic_discriminant(data: Floats, neighbour: Floats) -> Score:
         np.linalg.pinv(np.cov(rows / spread, rowvar=False) + ridge, hermitian=True) for rows in (data, neighbour)
     ]
 
-    def score(rows: Floats) -> Floats:
+    def score(rows: Array) -> Array:
         near, far = (_finite(rows) / spread - mean for mean in means)
         return np.asarray(((far @ precisions[1]) * far - (near @ precisions[0]) * near).sum(axis=1))
 
     return score
 
 
-def _fingerprint(rows: Floats) -> Floats:
+def _fingerprint(rows: Array) -> Array:
     """Return a number for each row that is the same for equal rows and, in practice, for no others."""
     weights = np.sqrt(np.arange(2, rows.shape[1] + 2)) % 1 + 0.5
     marked = np.nan_to_num(rows, nan=math.pi * 1e5, posinf=math.e * 1e5, neginf=-math.e * 1e5)
     return np.asarray((marked * weights).sum(axis=1))
 
 
-def _finite(rows: Floats) -> Floats:
+def _finite(rows: Array) -> Array:
     return np.clip(np.nan_to_num(rows, nan=0.0), -1e100, 1e100)
 
 
@@ -533,7 +533,7 @@ class _Event:
     threshold: float
     likelier_under: str
 
-    def contains(self, rows: Floats) -> NDArray[np.bool_]:
+    def contains(self, rows: Array) -> NDArray[np.bool_]:
         return self.score(rows) >= self.threshold  # never true of NaN
 
 
@@ -545,7 +545,7 @@ def _select(selection: list[Sequence[Any]], delta: float, error: float) -> tuple
     return _best_event(scores, (data[1::2], neighbour[1::2]), delta, error), encode
 
 
-def _best_event(scores: dict[str, Score], held_out: tuple[Floats, Floats], delta: float, error: float) -> _Event:
+def _best_event(scores: dict[str, Score], held_out: tuple[Array, Array], delta: float, error: float) -> _Event:
     """Return the event with the largest bound on selection runs to which the scores were not fitted.
 
     To maximise the bound, not the raw ratio of frequencies, keeps away from rare events: the largest of many
@@ -566,7 +566,7 @@ def _best_event(scores: dict[str, Score], held_out: tuple[Floats, Floats], delta
     return event
 
 
-def _thresholds(values: Floats) -> Floats:
+def _thresholds(values: Array) -> Array:
     """Return the distinct values or, of many, a few hundred of them, denser towards both ends."""
     distinct = np.unique(values)
     last = len(distinct) - 1

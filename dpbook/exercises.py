@@ -123,108 +123,39 @@ class Exercises:
         return list(self._public)
 
     def public(self, label: str) -> Callable[[Function], Function]:
-        """Register the check that helps.
-
-        Parameters
-        ----------
-        label : str
-            Of the exercise.
-
-        Returns
-        -------
-        callable
-            A decorator that leaves the function as it is.
-        """
+        """Return a decorator that registers the check that helps with the exercise ``label``."""
         return _into(self._public, label)
 
     def hidden(self, label: str) -> Callable[[Function], Function]:
-        """Register the tests that grade.
-
-        Parameters
-        ----------
-        label : str
-            Of the exercise.
-
-        Returns
-        -------
-        callable
-            A decorator that leaves the function as it is.
-        """
+        """Return a decorator that registers the tests that grade the exercise ``label``."""
         return _into(self._hidden, label)
 
     def generated(self, label: str) -> Callable[[Function], Function]:
-        """Register the function that makes each student's numbers.
-
-        Parameters
-        ----------
-        label : str
-            Of the exercise.
-
-        Returns
-        -------
-        callable
-            A decorator that leaves the function as it is.
-        """
+        """Return a decorator that registers the function that makes each student's numbers for ``label``."""
         return _into(self._generated, label)
 
     def numbers(self, label: str, student: str) -> dict[str, Any]:
-        """Return a student's own numbers, the same every time.
+        """Return the own numbers of a ``student`` for the exercise ``label``, by name; the same every time.
 
-        Parameters
-        ----------
-        label : str
-            Of the exercise.
-        student : str
-            A name or a number, as the instructor asks for it; case and spaces around it do not matter.
-
-        Returns
-        -------
-        dict
-            What the exercise speaks about, by name.
+        A student is a name or a number, as the instructor asks for it; case and spaces around it do not matter.
         """
         if not isinstance(student, str) or not student.strip():
             raise TypeError(f"student must be a name, got {student!r}")
         return dict(self._generated[label](_rng(label, student.strip().lower())))
 
     def check(self, label: str, answer: Any, *, student: str | None = None) -> Verdict:
-        """Say whether an answer holds as far as the public check goes, and what to look at where it does not.
+        """Return whether an ``answer`` to ``label`` holds as far as the public check goes, and what to look at if not.
 
-        Parameters
-        ----------
-        label : str
-            Of the exercise.
-        answer : object
-            What was asked for; dots mean that there is none yet.
-        student : str, optional
-            Whose numbers the exercise has, where everyone has their own.
-
-        Returns
-        -------
-        Verdict
-            The finding, and a message.
+        Dots mean that there is no answer yet; ``student`` is whose numbers the exercise has, where all have their own.
         """
         if label not in self._public:
             raise ValueError(f"label must be one of {', '.join(self.labels)}, got {label!r}")
         return self._verdict(self._public[label], label, answer, student)
 
     def grade(self, label: str, answer: Any, *, student: str | None = None, secret: int = 0) -> Verdict:
-        """Say whether an answer passes the public check and the hidden tests.
+        """Return whether an ``answer`` to ``label`` passes the public check and the hidden tests.
 
-        Parameters
-        ----------
-        label : str
-            Of the exercise.
-        answer : object
-            What was asked for.
-        student : str, optional
-            Whose numbers the exercise has, where everyone has their own.
-        secret : int, default 0
-            Seed of the numbers of the hidden tests: another one, and they are others.
-
-        Returns
-        -------
-        Verdict
-            The finding, and a message.
+        ``student`` as for :meth:`check`; ``secret`` is the seed of the hidden tests' numbers: another, and they differ.
         """
         found = self.check(label, answer, student=student)
         if not found.passed:

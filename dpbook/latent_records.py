@@ -71,13 +71,16 @@ class Sweep(Generic[Parameters]):
         Of a record.
     sums : NoisySums
         One entry per chain and release; all of one n.
+    times : int, default 1
+        How often the sums of the same records were observed: so many times ``sums`` holds them, side by side.
     """
 
-    def __init__(self, model: RecordModel[Parameters], sums: NoisySums) -> None:
+    def __init__(self, model: RecordModel[Parameters], sums: NoisySums, times: int = 1) -> None:
         sizes = np.unique(sums.n)
         if len(sizes) != 1:
             raise ValueError(f"sums must be of one n, got {sizes}")
         self._model, self._sums, self._n = model, sums, int(sizes[0])
+        self._times = times
         scale = np.broadcast_to(np.reshape(sums.scale, (len(sums.noisy), -1)), sums.noisy.shape)
         # |gap| / b, or (gap / (sqrt 2 sd))²: what is summed is minus the noise's log density.
         self._weight = 1 / scale if sums.laplace else np.sqrt(0.5) / scale
@@ -85,12 +88,16 @@ class Sweep(Generic[Parameters]):
     def start(self, parameters: Parameters, rng: np.random.Generator) -> State[Parameters]:
         """Return a state with records drawn from the model."""
         records = self._model.propose(parameters, self._n, rng)
-        return State(parameters, records, self._model.statistics(records))
+        return State(parameters, records, self._statistics(records))
+
+    def _statistics(self, records: Array) -> Array:
+        """Return the statistics of records, once for every observation of their sums."""
+        return np.tile(self._model.statistics(records), (1, 1, self._times))
 
     def __call__(self, rng: np.random.Generator, state: State[Parameters]) -> tuple[State[Parameters], Info]:
         """Return the next state, and the share of accepted records."""
         proposed = self._model.propose(state.parameters, self._n, rng)
-        new = self._model.statistics(proposed)
+        new = self._statistics(proposed)
         taken = self._visit(new - state.statistics, state.statistics.sum(axis=1), rng)
         records = np.where(taken[..., None], proposed, state.records)
         statistics = np.where(taken[..., None], new, state.statistics)
@@ -106,7 +113,7 @@ class Sweep(Generic[Parameters]):
     ) -> tuple[State[Parameters], Array]:
         """Move parameters and records together; accept by prior and noise. Return what the noise makes of it, too."""
         parameters, records, log_ratio = self._model.move(state.parameters, state.records, rng)
-        statistics = self._model.statistics(records)
+        statistics = self._statistics(records)
         new = self._misfit(statistics)
         gain = log_ratio + misfit - new
         taken = np.log(rng.random(len(gain))) < np.where(np.isnan(gain), -np.inf, gain)
@@ -191,7 +198,8 @@ def sample(
     rng = analyst_generator(rng)
     chains = integer("chains", chains, least=1)
     releases = len(sums.noisy)
-    sweep = Sweep(model, sums.repeated(chains))
+    times = 1 if sums.several is None else len(sums.several[0])
+    sweep = Sweep(model, sums.side_by_side().repeated(chains), times)
 
     def split(array: Array) -> Array:
         return np.reshape(array, (chains, releases, *np.shape(array)[1:]))

@@ -185,18 +185,32 @@ class NoisySums:
         Numbers of records.
     laplace : bool
         Which of the two noises it is.
+    several : pair of array, optional
+        Where ``noisy`` and ``scale`` are of means: the noisy sums (observation, release, k) that were put together, and
+        their scales (observation, release).
     """
 
     noisy: Array
     scale: Array
     n: Array
     laplace: bool
+    several: tuple[Array, Array] | None = None
 
     @property
     def variance(self) -> Array:
         """The variances (release, k) of the noise."""
         scale = np.reshape(self.scale, (len(self.noisy), -1))
         return np.broadcast_to((2.0 if self.laplace else 1.0) * scale**2, self.noisy.shape)
+
+    def side_by_side(self) -> NoisySums:
+        """Return the noisy sums of all observations in a row, (release, observation times k); a single one stays."""
+        if self.several is None:
+            return self
+        noisy, scale = self.several
+        shape = (len(self.noisy), -1)
+        each = np.broadcast_to(scale[..., None], noisy.shape)
+        flat = [np.moveaxis(array, 0, 1).reshape(shape) for array in (noisy, each)]
+        return NoisySums(flat[0], flat[1], self.n, self.laplace)
 
     def repeated(self, chains: int) -> NoisySums:
         """Return the same for every chain, chains slowest."""
@@ -242,6 +256,45 @@ class Law(Protocol):
     def start(self, sums: NoisySums) -> Array:
         """Return positions (dim, B) near which the noisy sums are likely."""
         ...
+
+
+class _SideBySide:
+    """A law of statistics that were observed several times, each time with a noise of its own.
+
+    The statistics stand side by side, observation after observation: equal, so that their covariance is singular, and
+    what the noise adds to it makes it regular.
+    """
+
+    def __init__(self, law: Law, times: int) -> None:
+        self._law, self._times = law, times
+        self.dim, self.certain = law.dim, np.tile(law.certain, times)
+
+    def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
+        """Return mean and covariance, repeated, and the map of derivatives, which adds up those of all copies."""
+        mean, cov, pullback = self._law.moments(position)
+        batch, k = mean.shape
+
+        def added_up(by_mean: Array, by_cov: Array) -> Array:
+            of_cov = by_cov.reshape(batch, self._times, k, self._times, k).sum(axis=(1, 3))
+            return pullback(by_mean.reshape(batch, self._times, k).sum(axis=1), of_cov)
+
+        return np.tile(mean, (1, self._times)), np.tile(cov, (1, self._times, self._times)), added_up
+
+    def mean(self, position: Array) -> Array:
+        """Return the mean alone, repeated."""
+        return np.tile(self._law.mean(position), (1, self._times))
+
+    def log_prior(self, position: Array) -> tuple[Array, Array]:
+        """Return the law's own."""
+        return self._law.log_prior(position)
+
+    def start(self, sums: NoisySums) -> Array:
+        """Return where the law would start from the means of all observations."""
+        shape = (len(sums.noisy), self._times, -1)
+        scale = np.broadcast_to(np.reshape(sums.scale, (len(sums.noisy), -1)), sums.noisy.shape).reshape(shape)
+        total = (scale**-2).sum(axis=1)
+        mean = (sums.noisy.reshape(shape) * scale**-2).sum(axis=1) / total
+        return self._law.start(NoisySums(mean, total**-0.5, sums.n, sums.laplace))
 
 
 class _Point(NamedTuple):
@@ -394,6 +447,8 @@ def sample(
     """
     rng = analyst_generator(rng)
     warm_up = _WARM_UP if warm_up is None else warm_up
+    if sums.several is not None:
+        law, sums = _SideBySide(law, len(sums.several[0])), sums.side_by_side()
     likelihood = _Likelihood(law, sums.repeated(chains))
     variance = np.tile(sums.variance, (chains, 1))
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused

@@ -9,13 +9,15 @@ Arguments are checked by the callers.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpbook._validation import noise_arguments
+from dpbook.accounting import gaussian_loss, gaussian_scale
 from dpbook.records import ExactSum
 
 __all__ = [
@@ -139,6 +141,33 @@ def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator 
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
     noisy = dp.m.make_gaussian(*space, scale=scale / total.unit)(total.totals.tolist())
     return np.array(noisy, dtype=np.float64) * total.unit
+
+
+class OnSum(NamedTuple):
+    """Noise for an exact sum: what adds it and tells its scale, and its loss as a charge states it beside epsilon."""
+
+    add: Callable[[ExactSum], tuple[NDArray[np.float64], float]]
+    loss: dict[str, float | None]
+
+
+def on_sum(
+    mechanism: str,
+    sensitivity: float,
+    epsilon: float,
+    delta: float,
+    rng: np.random.Generator | None,
+    *,
+    unit: float,
+    statistics: int,
+) -> OnSum:
+    """Return a mechanism's noise for a sum; raise, before anything is charged, if it could not be drawn."""
+    if mechanism == "laplace":
+        require_laplace_on_sum(unit, sensitivity, epsilon, rng)
+        return OnSum(lambda total: add_laplace_to_sum(total, sensitivity, epsilon, rng), {})
+    scale = gaussian_scale(sensitivity=sensitivity, epsilon=epsilon, delta=delta, unit=unit, statistics=statistics)
+    require_gaussian_on_sum(unit, scale)
+    loss = gaussian_loss(sensitivity=sensitivity, scale=scale, unit=unit)
+    return OnSum(lambda total: (add_gaussian_to_sum(total, scale, rng), scale), loss)
 
 
 def add_geometric(

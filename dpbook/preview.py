@@ -35,6 +35,9 @@ class Preview:
         Expected after the release, noise accounted for; and without privacy.
     break_even_n : float or array
         About the n at which noise and sampling contribute alike; beyond it privacy is the smaller worry.
+    width, width_low, width_high : float or array
+        Of the 95 % interval after the release: the median over releases, whose noise and sampling differ, and the
+        range in which eight of ten will be.
     notes : mapping of str to float
         What this kind of release has beside these.
 
@@ -54,6 +57,9 @@ class Preview:
     posterior_sd: Any = math.nan
     nonprivate_sd: Any = math.nan
     break_even_n: Any = math.nan
+    width: Any = math.nan
+    width_low: Any = math.nan
+    width_high: Any = math.nan
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,7 +72,7 @@ class Preview:
                 raise ValueError(f"{column} must be a number or have an entry for each of the names, got shape {shape}")
 
     def summary(self) -> pd.DataFrame:
-        """Return a table with a row for each name and a column for each standard deviation that there is."""
+        """Return a table with a row for each name and a column for each number that there is."""
         columns = {name: getattr(self, name) for name in _COLUMNS}
         known = {name: value for name, value in columns.items() if not np.all(np.isnan(value))}
         filled = {name: np.broadcast_to(value, len(self.names)) for name, value in known.items()}
@@ -81,7 +87,10 @@ class Preview:
         return _html.table("Preview: nothing is spent", ["estimate", *columns], rows, footer=footer)
 
 
-_COLUMNS = ("noise_sd", "sampling_sd", "posterior_sd", "nonprivate_sd", "break_even_n")
+_COLUMNS = (
+    *("noise_sd", "sampling_sd", "posterior_sd", "nonprivate_sd", "break_even_n"),
+    *("width", "width_low", "width_high"),
+)
 
 
 @dataclass(frozen=True)

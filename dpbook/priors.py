@@ -26,6 +26,7 @@ __all__ = [
     "Flat",
     "Gamma",
     "IndependentPrior",
+    "MeanAndDispersion",
     "NormalInverseGamma",
     "NormalInverseWishart",
     "Zellner",
@@ -167,6 +168,46 @@ class Gamma:
         theta = np.asarray(theta, dtype=float)
         constant = self.shape * math.log(self.rate) - special.gammaln(self.shape)
         return np.asarray(special.xlogy(self.shape - 1, theta) - self.rate * theta + constant)
+
+
+@dataclass(frozen=True)
+class MeanAndDispersion:
+    """Independent Gamma priors of the mean and the dispersion of negative binomial counts.
+
+    Explained in :doc:`/book/exponential-families/is-the-family-right`.
+
+    Parameters
+    ----------
+    mean, dispersion : Gamma
+        Of the mean, and of the dispersion, one over the size: counts have the variance mean + dispersion mean².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.priors import Gamma, MeanAndDispersion
+    >>> prior = MeanAndDispersion(Gamma(2, 1), Gamma(1, 1))
+    >>> prior.draw(3, np.random.default_rng(0)).shape, prior.log_density([2.0, 1.0]).round(2)
+    ((3, 2), np.float64(-2.31))
+    """
+
+    mean: Gamma
+    dispersion: Gamma
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "dispersion"):
+            if not isinstance(getattr(self, name), Gamma):
+                raise TypeError(f"{name} must be a Gamma, got {getattr(self, name)!r}")
+
+    def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
+        """Return independent draws of mean and size, on a last axis after those of ``shape``, by ``rng``."""
+        rng = analyst_generator(rng)
+        least = np.finfo(float).tiny
+        return np.stack([self.mean.draw(shape, rng), 1 / np.maximum(self.dispersion.draw(shape, rng), least)], axis=-1)
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Return the logarithm of the prior density of mean and size at ``theta``, (..., 2)."""
+        mean, size = np.moveaxis(np.asarray(theta, dtype=float), -1, 0)
+        return np.asarray(self.mean.log_density(mean) + self.dispersion.log_density(1 / size) - 2 * np.log(size))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

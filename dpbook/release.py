@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from dpbook._version import __version__
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Release", "Report"]
+__all__ = ["Release", "Report", "together"]
 
 _FORMAT = "dpbook.Release/1"
 _PURE = ("laplace", "geometric")  # mechanisms whose delta is 0
@@ -98,6 +98,9 @@ class Release:
         True for noise from floating-point-safe samplers, False for seeded teaching noise.
     neighbours : str, default "replace-one"
         The neighbour relation that epsilon and delta refer to.
+    parts : sequence of Release, optional
+        What :func:`together` put together: several releases of the same data. ``values`` are then their means, weighted
+        by precision, and ``scale`` is that of the mean.
     version : str
         The version of the package that made the release.
 
@@ -132,6 +135,7 @@ class Release:
     settings: Mapping[str, Any] = field(default_factory=dict)
     centre: Mapping[str, float] = field(default_factory=dict)
     neighbours: str = "replace-one"
+    parts: Sequence[Release] = ()
     version: str = __version__
 
     def __post_init__(self) -> None:
@@ -154,7 +158,9 @@ class Release:
             "bounds": MappingProxyType({k: interval(f"bounds[{k!r}]", v) for k, v in self.bounds.items()}),
             "settings": _freeze("settings", dict(self.settings)),
             "float_safe": bool(self.float_safe),
+            "parts": tuple(self.parts),
         }
+        _check_parts(checked["parts"])
         if checked["n"] > _MOST_RECORDS:
             raise ValueError(f"n must be at most 2**53, got {self.n}")
         if checked["delta"] and self.mechanism in _PURE:
@@ -187,10 +193,15 @@ class Release:
 
         Floats have their shortest round-trip decimals, arrays their type and shape.
         """
-        content = {f.name: _thaw(getattr(self, f.name)) for f in fields(self)}
+        return json.dumps(self._content(), allow_nan=False)
+
+    def _content(self) -> dict[str, Any]:
+        """Return the release as plain JSON types."""
+        content = {f.name: _thaw(getattr(self, f.name)) for f in fields(self) if f.name != "parts"}
         if not content["centre"]:  # most releases have none, and text without it reads as before there was one
             del content["centre"]
-        return json.dumps({"format": _FORMAT, **content}, allow_nan=False)
+        parts = {"parts": [each._content() for each in self.parts]} if self.parts else {}
+        return {"format": _FORMAT, **content, **parts}
 
     @classmethod
     def from_json(cls, text: str) -> Release:
@@ -199,29 +210,54 @@ class Release:
         Whoever wrote it is not trusted: whatever is not a release, from other types to numbers written twice, raises a
         ValueError, and nothing else.
         """
-        content = _parsed(text)
+        return cls._of_content(_parsed(text))
+
+    @classmethod
+    def _of_content(cls, content: Any, *, whole: bool = True) -> Release:
+        """Return the release that parsed JSON describes; only a ``whole`` one may have parts."""
         found = content.pop("format", None) if isinstance(content, dict) else None
         if found != _FORMAT:
             raise ValueError(f"text is not a dpbook release: its format is {found!r:.60}, not {_FORMAT!r}")
-        content = {"centre": {}, **content}
+        content = {"centre": {}, "parts": [], **content}
         expected = {f.name for f in fields(cls)}
         if set(content) != expected:
             raise ValueError(f"text has other fields than a release: {sorted(set(content) ^ expected)}")
+        if not isinstance(content["parts"], list) or (content["parts"] and not whole):
+            raise ValueError("text has parts that are no list of releases")
+        content["parts"] = [cls._of_content(each, whole=False) for each in content["parts"]]
         try:
             content["values"] = {name: _array(value) for name, value in content["values"].items()}
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             raise ValueError("text has values that are not arrays as to_json writes them") from None
         try:
-            return cls(**content)
+            release = cls(**content)
         except TypeError as error:  # where a caller of the class made a mistake of type, here the text is wrong
             raise ValueError(f"text is not a release: {error}") from None
+        if release.parts and together(*release.parts)._content() != release._content():
+            raise ValueError("text has values, scales or a privacy loss that are not those of its parts together")
+        return release
 
-    def require(self, *, model: str, mechanisms: tuple[str, ...] = ()) -> None:
-        """Raise unless the release is of this ``model``, and made by one of ``mechanisms`` where they are named."""
+    def require(self, *, model: str, mechanisms: tuple[str, ...] = (), several: bool | None = None) -> None:
+        """Raise unless the release is of this ``model``, and made by one of ``mechanisms`` where they are named.
+
+        One of several put :func:`together` passes where ``several`` is True, so that the caller reads its
+        ``observations``; by default, too, where noise is Gaussian, of which the weighted mean says all that there is.
+        """
         if self.model != model:
             raise ValueError(f"release must be of model {model!r}, got one of model {self.model!r}")
         if mechanisms and self.mechanism not in mechanisms:
             raise ValueError(f"release must be made by one of {mechanisms}, got {self.mechanism!r}")
+        if self.parts and not several and (several is False or self.mechanism != "gaussian"):
+            remedy = "" if several is False else ", or release with mechanism='gaussian', which can be put together"
+            raise ValueError(
+                f"release must be a single one here: {len(self.parts)} of model {self.model!r} with {self.mechanism} "
+                f"noise cannot be read together by this method; pass the one with the largest epsilon{remedy}"
+            )
+
+    @property
+    def observations(self) -> tuple[Release, ...]:
+        """What inference must look at, which is this release, or its parts unless the noise is Gaussian."""
+        return (self,) if not self.parts or self.mechanism == "gaussian" else tuple(self.parts)
 
     def report(self, *, unit: str = "one record") -> Report:
         """Return a checklist, in Markdown, of what to say when publishing this release; a notebook shows it as a list.
@@ -237,6 +273,7 @@ class Release:
             for name in self.values
         )
         bounds = "; ".join(f"{name} in [{low:g}, {high:g}]" for name, (low, high) in self.bounds.items())
+        count = f" {len(self.parts)} releases of the same records, put together." if self.parts else ""
         source = (
             "floating-point-safe samplers, system entropy"
             if self.float_safe
@@ -248,7 +285,7 @@ class Release:
             f"- **Unit of privacy.** {unit[:1].upper()}{unit[1:]}; k units of one person are protected at kε.",
             f"- **Public by assumption.** The number of records, n = {self.n}, and the bounds.",
             f"- **Bounds.** {bounds + self._origin_of_bounds() if bounds else 'none'}.",
-            f"- **Statistic and mechanism.** {self.model}, {self.mechanism}. {noise}.",
+            f"- **Statistic and mechanism.** {self.model}, {self.mechanism}. {noise}.{count}",
             f"- **What it means.** Between any two values of one unit's record, all other records given, the "
             f"release moves nobody's odds by a factor of more than {odds}{caveat}.",
             f"- **Noise source.** {source}.",
@@ -306,10 +343,105 @@ class Release:
         names = ", ".join(f"{name}{list(value.shape)}" for name, value in self.values.items())
         safe = "float-safe" if self.float_safe else "seeded"
         delta = f", delta={self.delta:g}" if self.delta else ""
+        safe += f", {len(self.parts)} together" if self.parts else ""
         return (
             f"Release({self.model}, {self.mechanism}: {names}; epsilon={self.epsilon:g}{delta}, n={self.n}, "
             f"{self.neighbours}, {safe})"
         )
+
+
+def together(first: Release, *others: Release) -> Release:
+    """Return several releases of the same data as one, which ``infer`` reads as one.
+
+    All must be of one model, mechanism, n, neighbour relation, bounds and settings: the same statistics of the same
+    records, each with noise of its own. Their privacy losses add up (basic composition). A *list* of releases is
+    something else: a batch of different data, one posterior each. Post-processing: it reads no data. Explained in
+    :doc:`/book/background/after-a-release`.
+
+    Parameters
+    ----------
+    first, *others : Release
+        Two or more of the same data; only their owner knows that they are. Releases that were put together before
+        count with all their parts; the same release twice is refused, since it would count its noise twice.
+
+    Returns
+    -------
+    Release
+        Whose ``parts`` are the releases, and whose ``values`` are their means, weighted by precision: all that one
+        needs to know of Gaussian noise. Of other noise ``infer`` looks at the parts, or refuses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpbook
+    >>> from dpbook import expfam
+    >>> rng, data = np.random.default_rng(1), [1] * 300 + [0] * 700
+    >>> spring, autumn = (expfam.release(data, expfam.Binomial(), epsilon=0.1, rng=rng) for _ in range(2))
+    >>> both = dpbook.together(spring, autumn)
+    >>> both
+    Release(binomial, laplace: sum[1]; epsilon=0.2, n=1000, replace-one, seeded, 2 together)
+    >>> prior = expfam.Beta(1, 1)
+    >>> one, two = (expfam.posterior_density(each, prior).sd for each in (spring, both))
+    >>> two < one
+    True
+    """
+    for each in (first, *others):
+        if not isinstance(each, Release):
+            raise TypeError(f"together takes releases, one by one, got {type(each).__name__}")
+    parts = [part for each in (first, *others) for part in (each.parts or (each,))]
+    if len(parts) < 2:
+        raise ValueError("together must have two releases or more, got one")
+    if len({part.to_json() for part in parts}) < len(parts):
+        raise ValueError("together must have different releases: one counted twice would say its noise is smaller")
+    _check_same(parts)
+    smallest = {name: min(part.scale[name] for part in parts) for name in first.values}
+    weights = {name: [(smallest[name] / part.scale[name]) ** 2 for part in parts] for name in smallest}
+    stacked = {name: np.stack([np.asarray(part[name], dtype=float) for part in parts]) for name in smallest}
+    return Release(
+        values={name: np.average(stacked[name], axis=0, weights=weights[name]) for name in smallest},
+        model=first.model,
+        mechanism=first.mechanism,
+        scale={name: smallest[name] / math.sqrt(sum(weights[name])) for name in smallest},
+        sensitivity=first.sensitivity,
+        epsilon=sum(part.epsilon for part in parts),
+        delta=sum(part.delta for part in parts),
+        n=first.n,
+        bounds=first.bounds,
+        settings=first.settings,
+        centre=first.centre,
+        float_safe=all(part.float_safe for part in parts),
+        neighbours=first.neighbours,
+        parts=parts,
+        version=first.version,
+    )
+
+
+def _check_same(parts: Sequence[Release]) -> None:
+    """Raise unless releases are noisy observations of the same statistics; say what differs."""
+    first = parts[0]
+    if first.mechanism not in _ADDITIVE:
+        raise ValueError(
+            f"together must have releases with added noise ({', '.join(_ADDITIVE)}), got mechanism {first.mechanism!r}"
+        )
+    for part in parts[1:]:
+        for name in ("model", "mechanism", "n", "neighbours", "bounds", "settings", "centre"):
+            ours, theirs = getattr(first, name), getattr(part, name)
+            if ours != theirs:
+                raise ValueError(
+                    f"together must have releases of the same {name}, got {_thaw(ours)} and {_thaw(theirs)}"
+                )
+        shapes = [{name: value.shape for name, value in each.values.items()} for each in (first, part)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"together must have releases of the same statistics, got {shapes[0]} and {shapes[1]}")
+    if sum(part.delta for part in parts) >= 1:
+        raise ValueError("together must have deltas that add up to less than 1")
+
+
+def _check_parts(parts: tuple[Any, ...]) -> None:
+    if not all(isinstance(part, Release) for part in parts):
+        raise TypeError(f"parts must be a sequence of Release, got {parts!r}")
+    if any(part.parts for part in parts) or len(parts) == 1:
+        raise ValueError("parts must be two or more single releases: use together")
 
 
 def _check_names(name: str, value: Any) -> None:

@@ -27,7 +27,16 @@ from scipy.optimize import minimize
 
 from dpbook._validation import at_least, finite_array, flag, integer, interval, positive
 
-__all__ = ["bounded_sum", "fourth_moments", "histogram", "mean_and_shape", "rounded", "second_moments"]
+__all__ = [
+    "answers_and_halves",
+    "beside_histogram",
+    "bounded_sum",
+    "fourth_moments",
+    "histogram",
+    "mean_and_shape",
+    "rounded",
+    "second_moments",
+]
 
 Box = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
 
@@ -193,7 +202,7 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
     squares : float
         The weight of u²: up to 1/2 in L1, up to √2 in L2, where it costs nothing. A larger one is refused.
     cells : float
-        The weight of the histogram, greater than 0.
+        The weight of the histogram, 0 where there is none.
     norm : {1, 2}
         L1 (for Laplace noise) or L2 (for Gaussian noise).
 
@@ -215,8 +224,74 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
     free = Fraction(at_least("squares", squares, 0))
     if free > Fraction(1, 2) if _norm(norm) == 1 else free**2 > 2:
         raise ValueError(f"squares must be at most {'1/2' if norm == 1 else 'the root of 2'}, got {squares}")
-    weight = Fraction(positive("cells", cells))
+    weight = Fraction(at_least("cells", cells, 0))
     return _up(2 + 2 * weight) if norm == 1 else _root_up(4 + 2 * weight**2)
+
+
+def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> float:
+    """Exact sensitivity of sums and of a weighted histogram of the same records, released together.
+
+    Replace-one neighbours, n public. A replaced record moves the sums by at most ``sensitivity`` and leaves one cell
+    for another, whose two counts move by ``cells`` each. It is attained where two records that move the sums the most
+    can lie in different cells; else it is an upper bound. Explained in
+    :doc:`/book/exponential-families/is-the-family-right`.
+
+    Parameters
+    ----------
+    sensitivity : float
+        Of the sums alone, in the same norm.
+    cells : float
+        The weight of the histogram, greater than 0.
+    norm : {1, 2}
+        L1 (for Laplace noise) or L2 (for Gaussian noise).
+
+    Returns
+    -------
+    float
+        sensitivity + 2 cells in L1, the root of sensitivity² + 2 cells² in L2.
+
+    Examples
+    --------
+    >>> beside_histogram(20.0, cells=1.5), beside_histogram(1.0, cells=2.0, norm=2)
+    (23.0, 3.0)
+    """
+    own, weight = Fraction(at_least("sensitivity", sensitivity, 0)), Fraction(positive("cells", cells))
+    return _up(own + 2 * weight) if _norm(norm) == 1 else _root_up(own**2 + 2 * weight**2)
+
+
+def answers_and_halves(questions: int = 1, *, halves: float) -> float:
+    """Exact L1 sensitivity of partitions' answers, their squares, differences from halves, and failures, summed.
+
+    Replace-one neighbours, n public: a replaced record changes one partition. For each question a partition has the
+    statistics a in [-1, 1], a²/2, ``halves`` times d and half of that times d², with d in [-1, 1]; and once the weight
+    ``questions`` (1 + ``halves``)/2 if it failed, with zeros for everything else. Explained in
+    :doc:`/book/sample-and-aggregate/when-parts-differ`.
+
+    Parameters
+    ----------
+    questions : int
+        How many questions each partition answers.
+    halves : float
+        The weight of the differences from halves, greater than 0.
+
+    Returns
+    -------
+    float
+        2 questions (1 + halves): squares and failures cost nothing.
+
+    Notes
+    -----
+    With δ = ``|a - a'|`` we have ``|a + a'|`` ≤ 2 - δ, so that a and a²/2 together move by at most
+    δ + δ (2 - δ)/2, which increases up to 2 at δ = 2. A partition that fails moves them by at most 3/2, d and d² by
+    3/2 of their weight, and the last statistic by the half that is left.
+
+    Examples
+    --------
+    >>> answers_and_halves(halves=0.25), answers_and_halves(3, halves=0.25)
+    (2.5, 7.5)
+    """
+    count = integer("questions", questions, least=1)
+    return _up(2 * count * (1 + Fraction(positive("halves", halves))))
 
 
 def rounded(sensitivity: float, statistics: int, unit: float, norm: int = 1) -> float:

@@ -8,7 +8,7 @@ from dp_accounting import dp_event, rdp
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import special, stats
 
-from dpbook import BudgetExceeded, PrivacyBudget
+from dpbook import BudgetExceeded, PrivacyBudget, expfam, regression
 from dpbook.accountants import Loss, accountant
 from dpbook.accounting import (
     gaussian_delta,
@@ -19,6 +19,7 @@ from dpbook.accounting import (
     pure_mu,
     zcdp_epsilon,
 )
+from dpbook.budget import fingerprint
 
 DESIGN = "order of arrival"
 
@@ -194,3 +195,21 @@ def test_zcdp_beats_addition_for_many_small_releases_and_not_for_one():
     assert count > 400
     assert PrivacyBudget(1.0, delta=1e-6, accounting="zcdp").remaining < 0.25
     assert zcdp_epsilon(0.01**2 / 2 * count, 1e-6) <= 1.0
+
+
+def test_gaussian_releases_of_every_package_can_be_counted_and_enter_their_fingerprints():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=200)
+    budget = PrivacyBudget(4.0, delta=1e-5, accounting="gaussian")
+    paid = {"epsilon": 0.2, "delta": 1e-7, "mechanism": "gaussian", "rng": rng, "budget": budget}
+    made = [
+        expfam.release((x > 0).astype(int), expfam.Binomial(), **paid),
+        expfam.release_mean(x, (-3, 3), **paid),
+        expfam.release_histogram(x, [-1, 0, 1], **paid),
+        regression.release(x[:, None], x, x_bounds=(-3, 3), y_bounds=(-3, 3), **paid),
+    ]
+    assert [line.fingerprint for line in budget.ledger] == [fingerprint(each) for each in made]
+    assert all(line.mu is not None and line.rho == pytest.approx(line.mu**2 / 2, rel=1e-3) for line in budget.ledger)
+    single = gaussian_epsilon(budget.ledger[0].mu, 1e-7)
+    assert single == pytest.approx(0.2, rel=1e-2)
+    assert budget.spent[0] < 4 * 0.2

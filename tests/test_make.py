@@ -135,3 +135,23 @@ def test_a_working_environment_is_left_alone(checkout):
     (checkout / "log").unlink()
     assert make(checkout, "lint")[0] == 0
     assert not any("pip" in line or "venv" in line for line in asked(checkout))
+
+
+@pytest.mark.parametrize(("minutes", "ran"), [(None, ["test"]), ("14", ["test"]), ("60", ["test", "nightly"])])
+def test_the_gate_runs_the_nightly_tests_where_there_is_time_and_says_where_there_is_not(tmp_path, minutes, ran):
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    programs = tmp_path / "bin"
+    for name in ("make", "chromium"):
+        programs.mkdir(exist_ok=True)
+        (programs / name).write_text(f'#!/bin/sh\necho "$1 $DPBOOK_BROWSER" >> "{tmp_path}/log-{name}"\n')
+        (programs / name).chmod(0o755)
+    surroundings = {name: value for name, value in os.environ.items() if name != "DPBOOK_MINUTES"}
+    surroundings |= {"PATH": f"{programs}:{os.environ['PATH']}"} | ({"DPBOOK_MINUTES": minutes} if minutes else {})
+    late = "SECONDS=1200; source .ci/run"  # as if twenty minutes had gone by
+    done = subprocess.run(
+        ["bash", "-c", late], cwd=tmp_path, capture_output=True, text=True, check=False, env=surroundings
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "log-make").read_text().splitlines() == [f"{target} 1" for target in ran]
+    assert ("make nightly was not run" in done.stdout) == ("nightly" not in ran)

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpbook import noise, regression
-from dpbook.accounting import discrete_gaussian_delta
+from dpbook.accounting import discrete_gaussian_delta, gaussian_loss, gaussian_scale
 from dpbook.audit import epsilon_lower_bound
-from dpbook.mechanisms import gaussian_scale
 from dpbook.records import ExactSum
 
 Floats = NDArray[np.float64]
@@ -371,3 +370,18 @@ def test_a_scale_that_opendp_keeps_rejecting_is_an_error_and_not_a_release() -> 
 def test_what_cannot_be_drawn_is_said_beforehand(ask: Callable[[], None], because: str) -> None:
     with pytest.raises(ValueError, match=because):
         ask()
+
+
+def test_noise_by_its_mechanism_is_that_of_the_mechanism_and_tells_its_scale():
+    total = ExactSum(np.array([5, -3], dtype=np.int64), 0.5, 10)
+    given = {"unit": 0.5, "statistics": 2}
+    laplace = noise.on_sum("laplace", 2.0, 1.0, 0.0, source(1), **given).add(total)
+    assert laplace[0].tolist() == noise.add_laplace_to_sum(total, 2.0, 1.0, source(1))[0].tolist()
+    assert laplace[1] == 2.0
+    gaussian = noise.on_sum("gaussian", 2.0, 1.0, 1e-5, source(1), **given)
+    noisy, scale = gaussian.add(total)
+    assert gaussian.loss == gaussian_loss(sensitivity=2.0, scale=scale, unit=0.5)
+    assert scale == gaussian_scale(sensitivity=2.0, epsilon=1.0, delta=1e-5, **given)
+    assert noisy.tolist() == noise.add_gaussian_to_sum(total, scale, source(1)).tolist()
+    with pytest.raises(ValueError, match="epsilon must be at least"):
+        noise.on_sum("laplace", 1.0, 1e-9, 0.0, None, unit=2.0**-32, statistics=1)  # before there is a sum

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from test_wall import PACKAGE, is_curators, modules, ways
 
 from dpbook.preview import EpsilonPlan, Preview
 
@@ -73,7 +74,7 @@ def test_names_that_are_no_sequence_of_strings_are_refused(names: object) -> Non
         Preview(names, 1.0, 2.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("column", ["noise_sd", "sampling_sd", "posterior_sd", "nonprivate_sd", "break_even_n"])
+@pytest.mark.parametrize("column", ["noise_sd", "posterior_sd", "break_even_n", "width", "width_low", "width_high"])
 def test_as_many_entries_as_names(column: str) -> None:
     with pytest.raises(ValueError, match=f"{column} must be a number or have an entry for each"):
         Preview(["a", "b"], 1.0, 2.0, **{column: [1.0, 2.0, 3.0]})  # type: ignore[arg-type]
@@ -90,3 +91,12 @@ def test_a_plan_says_epsilon_and_the_widths_to_expect() -> None:
 def test_a_plan_refuses_numbers_that_cannot_be_one(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"epsilon must|width must"):
         EpsilonPlan(**({"epsilon": 0.8, "width": 0.05, "low": 0.046, "high": 0.055} | wrong))
+
+
+PREVIEWS = [*sorted(name for name in modules(PACKAGE) if name.endswith("previews")), "dpbook.preview", "dpbook.widths"]
+
+
+@pytest.mark.parametrize("name", PREVIEWS)
+def test_no_preview_reaches_the_side_of_the_curator(name: str) -> None:
+    reached = [way for way in ways(PACKAGE, name) if is_curators(PACKAGE, way[-1])]
+    assert reached == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -32,6 +33,16 @@ def test_the_readme_names_the_two_commands() -> None:
 def test_what_the_readme_links_to_exists() -> None:
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", README) + re.findall(r'src="(?!https?:)([^"]+)"', README)
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_calls_that_the_readme_names_are_exported() -> None:
+    called = re.findall(r"`((?:aggregate|expfam|graphical|regression)\.[\w.]+)`", README)
+    assert len(called) > 12
+    for name in called:
+        package, thing = name.rsplit(".", 1)
+        module = importlib.import_module(f"dpbook.{package}")
+        assert thing in module.__all__
+        assert callable(getattr(module, thing))
 
 
 @pytest.mark.skipif(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from matplotlib.figure import Figure
 
-from dpbook import Release, __version__
+from dpbook import Release, __version__, aggregate, graphical, together
+from dpbook.graphical import hmm
 
 
 def make(**changes):
@@ -367,3 +368,119 @@ def test_plot_draws_no_noise_where_none_was_added_to_the_values():
     ax = make(mechanism="exponential").plot(ax=Figure().subplots())
     assert len(ax.collections) == 0
     assert ax.get_xlabel() == "released value"
+
+
+# Several releases of the same data
+
+
+def noisy(value, scale=2.0, **changes):
+    return make(values={"sum": [float(value)]}, scale={"sum": scale}, sensitivity={"sum": 1.0}, **changes)
+
+
+def test_releases_together_are_means_by_precision_with_their_losses_added():
+    both = together(noisy(10, 1.0, epsilon=1.0), noisy(16, 2.0, epsilon=0.5))
+    assert both["sum"] == pytest.approx([(10 + 16 / 4) / (1 + 1 / 4)])
+    assert both.scale["sum"] == pytest.approx((1 + 1 / 4) ** -0.5)
+    assert (both.epsilon, both.delta, both.model, both.n) == (1.5, 0.0, "binomial", 40)
+    assert [part["sum"].tolist() for part in both.parts] == [[10.0], [16.0]]
+    assert "2 together" in repr(both)
+    assert "2 releases of the same records" in both.report()
+    gauss = together(*(noisy(z, mechanism="gaussian", delta=1e-6) for z in (1, 2)))
+    assert gauss.delta == pytest.approx(2e-6)
+
+
+def test_the_mean_of_gaussian_releases_is_all_that_there_is_to_know():
+    parts = [noisy(z, b, mechanism="gaussian", delta=1e-6) for z, b in ((3.0, 1.0), (8.0, 2.5), (4.0, 0.7))]
+    both, s = together(*parts), np.linspace(-5, 15, 7)
+    each = sum(-0.5 * ((part["sum"] - s) / part.scale["sum"]) ** 2 for part in parts)
+    mean = -0.5 * ((both["sum"] - s) / both.scale["sum"]) ** 2
+    np.testing.assert_allclose(each - each[0], mean - mean[0], rtol=1e-12)
+    assert both.observations == (both,)
+    both.require(model="binomial")
+
+
+def test_releases_together_survive_json_and_a_process():
+    both = together(noisy(1, 0.3), noisy(2, 1 / 3), noisy(5))
+    for again in (Release.from_json(both.to_json()), pickle.loads(pickle.dumps(both))):
+        assert again == both
+        assert again.parts == both.parts
+        assert again.observations == both.parts
+    assert json.loads(noisy(1).to_json()).keys() == json.loads(make().to_json()).keys()  # no parts, no word of them
+    assert noisy(1).observations == (noisy(1),)
+
+
+def test_what_was_put_together_before_counts_with_all_its_parts():
+    one, two, three = noisy(1), noisy(2), noisy(3)
+    assert together(together(one, two), three) == together(one, two, three)
+    with pytest.raises(ValueError, match="different releases: one counted twice"):
+        together(together(one, two), two)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"model": "poisson"}, "same model, got binomial and poisson"),
+        ({"n": 41}, "same n"),
+        ({"bounds": {"x": (0, 2)}}, "same bounds"),
+        ({"settings": {}}, "same settings"),
+        ({"neighbours": "add-remove"}, "same neighbours"),
+        ({"mechanism": "gaussian"}, "same mechanism"),
+        ({"centre": {"sum": 1.0}}, "same centre"),
+    ],
+)
+def test_releases_of_something_else_are_refused_by_what_differs(change, named):
+    with pytest.raises(ValueError, match=f"together must have releases of the {named}"):
+        together(noisy(1), noisy(2, **change))
+
+
+def test_together_takes_releases_with_added_noise_two_at_least():
+    with pytest.raises(TypeError, match="one by one, got list"):
+        together([noisy(1), noisy(2)])
+    with pytest.raises(ValueError, match="two releases or more"):
+        together(noisy(1))
+    with pytest.raises(ValueError, match="added noise"):
+        together(noisy(1, mechanism="exponential"), noisy(2, mechanism="exponential"))
+    with pytest.raises(ValueError, match="same statistics"):
+        together(make(), noisy(2))
+    with pytest.raises(ValueError, match="deltas"):
+        together(*(noisy(z, mechanism="gaussian", delta=0.6) for z in (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"epsilon": 1.0', '"epsilon": 0.1'),
+        ('"data": [1.5]', '"data": [1.4]'),
+        ('"parts": [', '"parts": [1, '),
+        ('"parts": [{', '"parts": [{"parts": [1], '),
+        ('"scale": {"sum": 2.0}', '"scale": {"sum": 1e-200}'),
+        ('"scale": {"sum": 2.0}', '"scale": {"sum": 1e200}'),
+        ('"epsilon": 0.5', '"epsilon": 1.7e308'),
+        ('"data": [1.0]', '"data": [1.7e308]'),
+    ],
+)
+def test_text_whose_whole_is_not_its_parts_together_is_a_value_error(old, new):
+    text = together(noisy(1), noisy(2)).to_json()
+    assert old in text
+    with pytest.raises(ValueError, match=r"text|must"), np.errstate(all="ignore"):
+        Release.from_json(text.replace(old, new))
+
+
+def test_whoever_cannot_read_several_releases_says_so():
+    rng = np.random.default_rng(1)
+    table = np.array([[30, 10], [10, 50]])
+    tables = [graphical.release(table, {"a": 2, "b": 2}, [("a", "b")], epsilon=1.0, rng=rng) for _ in range(2)]
+    with pytest.raises(ValueError, match=r"single one here: 2 of model .* largest epsilon"):
+        graphical.fit(together(*tables))
+    events = rng.poisson(5, (6, 8, 2))
+    counts = [hmm.release_counts(events, epsilon=1.0, rng=rng) for _ in range(2)]
+    with pytest.raises(ValueError, match="single one here"):
+        hmm.infer(together(*counts), states=2)
+    rows = rng.normal(size=(2000, 2))
+    how = {"posterior": aggregate.ConjugateRegression(), "partitions": 20, "epsilon": 1.0, "rng": rng}
+    asked = [aggregate.release_probability(rows, 0.0, **how) for _ in range(2)]
+    with pytest.raises(ValueError, match="single one here"):
+        aggregate.infer(together(*asked))
+    fields = [graphical.release_dpsgd(table[0], {"a": 2}, [("a",)], epsilon=1.0, rng=rng) for _ in range(2)]
+    with pytest.raises(ValueError, match="single one here"):
+        graphical.field_of(together(*fields))

@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "dpbook"
 CURATOR = {"records", "noise", "mechanisms", "budget"}  # modules of the core that read data, spend or draw noise
 DATA = {"data", "X"}  # what functions of a chapter call the records that they read
 SHARED = {"datasets"}  # folders of the package that are no chapters
+ABOVE = {"desk", "__main__"}  # what is built on the chapters, and carries out what they offer
 
 
 @cache
@@ -127,6 +128,8 @@ def crossings(package: Path) -> list[str]:
     found = []
     for name in sorted(modules(package)):
         own = next(iter(name.split(".")[1:2]), "")
+        if own in ABOVE:
+            continue
         for each in sorted(imported(package, name) - {"?", root}):
             other = each.split(".")[1]
             if other in chapters and other != own:

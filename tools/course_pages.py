@@ -325,7 +325,6 @@ SETUP = "# @title Set-up"
 FIGURE = "# @title Code of the figure"
 NO_CODE = "*Write your answer here.*"
 NO_ANSWER = "# Write your answer here."
-IMPORT_FILES = "from pathlib import Path\nfrom urllib.request import urlretrieve\n"
 FETCH_FILES = """
 for name in {files}:
     if not Path(name).exists():  # a notebook that was opened alone
@@ -334,10 +333,12 @@ for name in {files}:
 """
 INSTALL = """# Run this cell first. It installs the package where it is missing, on Colab for example.
 from importlib.util import find_spec
+from pathlib import Path
 {imports}
 if find_spec("dpbook") is None:
-    # the package lies beside the chapters, and online with the book
-    %pip install --quiet --find-links .. --find-links {shelf} {packages}
+    # the package lies beside the chapters; where a notebook was opened alone, it comes from the book's site
+    shelf = ".." if list(Path("..").glob("dpbook-*.whl")) else "{shelf}"
+    %pip install --quiet --find-links {{shelf}} {packages}
 {fetch}"""
 
 
@@ -359,7 +360,7 @@ def install_cell(files: list[str], shelf: str, chapter: str) -> str:
     Both come from the shelf, the folder of the edition online; the files from its folder of the chapter.
     """
     fetch = FETCH_FILES.format(files=listed(files), online=f"{shelf}/{chapter}") if files else ""
-    imports = IMPORT_FILES if files else ""
+    imports = "from urllib.request import urlretrieve\n" if files else ""
     wanted = " ".join(packages())
     return INSTALL.format(imports=imports, shelf=f"{shelf}/", packages=wanted, fetch=fetch).rstrip("\n")
 

@@ -12,7 +12,8 @@ import symtable
 from collections.abc import Iterator, Sequence
 
 CHECKS = ("glue", "assert", "grade")  # calls that belong to the book's own tests
-EFFECTS = ("use_style", "warnings")  # calls that matter though nothing is bound
+EFFECTS = ("use_style", "warnings")  # calls that matter to figures though nothing is bound
+PLACES = ("os.chdir",)  # and those that matter to everything
 BUILTINS = frozenset(dir(builtins))
 
 
@@ -36,6 +37,16 @@ def bound(statement: ast.stmt) -> set[str]:
         return {statement.name}
     top = symtable.symtable(ast.unparse(statement), "cell", "exec")
     names = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    changed = changed_in_place(statement)
+    for loop in ast.walk(statement):  # for one in many: one.append(…) changes what is in many
+        if isinstance(loop, ast.For) and stored(loop.target) & changed_in_place(loop):
+            changed |= names_read(ast.Expr(loop.iter))
+    return names | changed
+
+
+def changed_in_place(statement: ast.stmt) -> set[str]:
+    """Return the names whose objects a statement stores into, or calls a method of without using what it returns."""
+    names = set[str]()
     for node in ast.walk(statement):
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             names.add(root(node))
@@ -148,6 +159,8 @@ def wanted(statement: ast.stmt, needed: set[str], figures: bool) -> bool:
         return False
     if isinstance(statement, ast.Expr):
         name = root(statement.value)
+        if ast.unparse(statement.value).startswith(PLACES):
+            return True
         return (name in EFFECTS and figures) or (isinstance(statement.value, ast.Call) and name in needed)
     return bool(bound(statement) & needed)
 

@@ -21,9 +21,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from dpbook import Release, diagnostics, regression
+from dpbook import ConvergenceWarning, Release, diagnostics, regression
 from dpbook.datasets import load_cirrhosis, load_cps_earnings, load_opportunity_cells
-from dpbook.posterior import ConvergenceWarning
 from dpbook.regression import NormalInverseGamma, NormalInverseWishart, RegressionPosterior
 from dpbook.studies import Study, cell_rng
 

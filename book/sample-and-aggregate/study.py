@@ -8,6 +8,7 @@ publish nothing and spend no budget. ``python tools/study.py sample-and-aggregat
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -246,7 +247,7 @@ def sizes(design: str, partitions: int, *, trials: int, seed: int) -> pd.DataFra
     rows = []
     for epsilon in (*EPSILONS, math.inf):
         answer = rescale_probability(mean + noise / (m * epsilon), m)
-        expected = preview_probability(n=N, partitions=m, epsilon=min(epsilon, 1e9)).notes["average_rmse"]
+        expected = preview_probability(n=N, partitions=m, epsilon=min(epsilon, 1e9), spread=0).notes["average_rmse"]
         row = {"design": design, "partitions": m, "epsilon": epsilon, "rmse": math.sqrt(((answer - full) ** 2).mean())}
         rows.append(row | {"expected": expected, "z_bias": error.mean(), "z_sd": error.std()})
     return pd.DataFrame(rows)
@@ -381,13 +382,75 @@ def _quantile_coverage(
         data = np.column_stack([x, 1 + SLOPE * x + 10 * rng.standard_normal(N)])
         p = rng.uniform(0.05, 0.95)
         full = quantile_nonprivate(data, p, posterior=model)
-        release = release_quantile(data, p, posterior=model, partitions=m, epsilon=epsilon, bounds=search, rng=rng)
+        how: dict[str, Any] = {"posterior": model, "partitions": m, "epsilon": epsilon, "spread": 0, "rng": rng}
+        release = release_quantile(data, p, **how, bounds=search)
         low, high = infer(release).interval(LEVEL, "quantile")
         held.append(low <= full <= high)
         widths.append(high - low)
         alone.append(abs(release["quantile"] - full) <= release.scale["quantile"] * math.log(1 / (1 - LEVEL)))
     means = {"coverage": np.mean(held), "width": np.mean(widths), "noise_alone": np.mean(alone)}
     return {name: float(value) for name, value in means.items()} | {"count": trials}
+
+
+# Partitions that differ
+
+_SHAPES = ("normal", "lognormal", "rare", "heavy", "skewed")
+
+
+def records_of(shape: str, n: int, rng: np.random.Generator) -> Array:
+    """Return records with slope 2 whose covariate or errors are, or are not, what theory likes.
+
+    Lognormal covariates; a covariate that is 1 for 2 % and else 0; errors with three degrees of freedom; lognormal
+    covariates with exponential errors.
+    """
+    x, error = rng.standard_normal((2, n))
+    if shape in ("lognormal", "skewed"):
+        x = np.exp(x)
+    if shape == "rare":
+        x = (rng.random(n) < 0.02).astype(np.float64)
+    if shape == "heavy":
+        error = rng.standard_t(3, n)
+    if shape == "skewed":
+        error = rng.standard_exponential(n) - 1
+    return np.column_stack([x, 1 + SLOPE * x + error])
+
+
+def differ(shape: str, partitions: int, size: int, *, trials: int, seed: int) -> pd.DataFrame:
+    """Measure intervals where partitions differ: with their spread released, and without.
+
+    Coverage of 95 % intervals for the full-data answer, median widths (of probabilities as they are, of quantiles in
+    full-data posterior sds), and how often ``infer`` spoke of a doubt.
+    """
+    rng, model = cell_rng(seed, "differ", shape, partitions, size), ConjugateRegression()
+    rows: dict[tuple[str, float, bool], list[tuple[float, float, bool]]] = {}
+    for _ in range(trials):
+        data, p = records_of(shape, partitions * size, rng), rng.uniform(0.02, 0.98)
+        low, truth, high = quantile_nonprivate(data, [0.1587, p, 0.8413], posterior=model)
+        for epsilon in (0.5, 2.0, 8.0):
+            for told in (True, False):
+                how: dict[str, Any] = {"posterior": model, "partitions": partitions, "epsilon": epsilon, "rng": rng}
+                how |= {} if told else {"spread": 0}
+                found = _looked_at(release_probability(data, truth, **how), p, 1.0)
+                rows.setdefault(("probability", epsilon, told), []).append(found)
+                bounds = Centred((truth - 60 * (high - low), truth + 40 * (high - low)))
+                found = _looked_at(release_quantile(data, p, **how, bounds=bounds), truth, (high - low) / 2)
+                rows.setdefault(("quantile", epsilon, told), []).append(found)
+    table = []
+    for (quantity, epsilon, told), seen in rows.items():
+        row: dict[str, Any] = {"shape": shape, "partitions": partitions, "size": size, "quantity": quantity}
+        held, widths, doubted = np.array(seen, dtype=float).T
+        row |= {"epsilon": epsilon, "spread": told, "coverage": held.mean(), "width": np.median(widths)}
+        table.append(row | {"doubted": doubted.mean()})
+    return pd.DataFrame(table)
+
+
+def _looked_at(release: Release, truth: float, unit: float) -> tuple[float, float, bool]:
+    """Return whether an interval holds the truth, its width, and whether it came with a doubt."""
+    with warnings.catch_warnings(record=True) as doubts:
+        warnings.simplefilter("always")
+        answer = infer(release)
+    low, high = answer.interval(LEVEL, answer.name)
+    return float(low <= truth <= high), (high - low) / unit, bool(doubts)
 
 
 # Earnings
@@ -402,7 +465,7 @@ def earnings(partitions: int, epsilon: float, *, trials: int, seed: int) -> pd.D
     table = load_cps_earnings()
     table = table.assign(log_earnings=np.log(table["earnings"]))[["education", "log_earnings"]]
     full_quantiles = quantile_nonprivate(table, [0.05, 0.5, 0.95], posterior=EARNINGS)
-    how: dict[str, Any] = {"posterior": EARNINGS, "partitions": partitions, "epsilon": epsilon}
+    how: dict[str, Any] = {"posterior": EARNINGS, "partitions": partitions, "epsilon": epsilon, "spread": 0}
     how["rng"] = cell_rng(seed, "earnings", partitions, epsilon)
     rows = []
     for quantity, cutoff in {"above 8 %": 0.08, "above the median": float(full_quantiles[1])}.items():
@@ -439,6 +502,18 @@ STUDIES: dict[str, Study] = {
         coverage,
         [("probability", 100), ("probability", 1000), *((kind, m) for m in (100, 1000) for kind in SEARCHES)],
         trials=1000,
+        seed=SEED,
+    ),
+    "differ": Study(
+        differ,
+        [
+            (shape, m, size)
+            for size in (10, 50, 500)
+            for m in (30, 100, 1000)
+            for shape in _SHAPES
+            if m * size < 500_000
+        ],
+        trials=40,
         seed=SEED,
     ),
     "earnings": Study(

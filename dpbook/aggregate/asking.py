@@ -27,9 +27,10 @@ from tqdm import tqdm
 from dpbook._arrays import Array
 from dpbook._columns import own_frame
 from dpbook._validation import finite_array, integer
+from dpbook.aggregate.laws import checked_partitions
 from dpbook.aggregate.regression import Regression
 from dpbook.aggregate.samplers import checked_schema, takes
-from dpbook.aggregate.splitting import Moments, checked_partitions, count_records, records_of
+from dpbook.aggregate.splitting import Moments, count_records, pair_up, records_of
 from dpbook.schema import Schema
 
 __all__: list[str] = []
@@ -62,6 +63,7 @@ class Split:
     partitions: int
     n: int
     parts: Moments | list[pd.DataFrame]
+    halves: Moments | list[pd.DataFrame] | None  # of partition j at j and M + j
     rng: np.random.Generator  # for the partitions' own generators; the noise has another
     schema: Schema | None = None
     header: tuple[Hashable, ...] = ()
@@ -77,8 +79,12 @@ class Split:
         schema: Schema | None,
         n: int | None,
         rng: np.random.Generator | None,
+        halved: bool | None = False,
     ) -> Split:
-        """Check what can be checked without the data, then read and split them."""
+        """Check what can be checked without the data, then read and split them.
+
+        With ``halved`` each partition is cut in half as well; None: where a half has enough records for the posterior.
+        """
         least = _checked_posterior(posterior, question)
         schema = schema_of(schema, posterior)
         public = n if n is None else integer("n", n, least=1)
@@ -86,18 +92,26 @@ class Split:
         count = checked_partitions(partitions, public if known is None else known, least)
         if known == 0:
             raise ValueError("data must hold at least one record, got none")
+        if halved is None:
+            size = public if known is None else known
+            halved = size is None or size // (2 * count) >= least
         # Labels from a generator of their own: the noise then does not depend on how many labels were drawn.
         labels = np.random.default_rng(None if rng is None else rng.integers(2**63, size=2))
         if isinstance(posterior, Regression):
-            moments = posterior._moments(data if schema is None else schema.apply(data), count, public, labels)
+            groups = 2 * count if halved else count
+            moments = posterior._moments(data if schema is None else schema.apply(data), groups, public, labels)
             size = int(moments.n.sum())
             checked_partitions(count, size, least)
-            return cls(posterior, question, count, size, moments, labels)
+            parts, halves = (pair_up(moments), moments) if halved else (moments, None)
+            return cls(posterior, question, count, size, parts, halves, labels)
         _check_portable(getattr(posterior, question), getattr(posterior, "n_jobs", None))
         records = records_of(data, schema)
-        frames = records.split(count, public, labels)
+        if halved:
+            frames, cut = records.halved(count, public, labels)
+        else:
+            frames, cut = records.split(count, public, labels), None
         checked_partitions(count, records.n, least)
-        return cls(posterior, question, count, records.n, frames, labels, schema, records.header)
+        return cls(posterior, question, count, records.n, frames, cut, labels, schema, records.header)
 
     @property
     def public(self) -> dict[str, Any]:
@@ -108,25 +122,35 @@ class Split:
             return {"nuisance": len(self.posterior.names) - 1, **named}
         return {"nuisance": integer("nuisance", getattr(self.posterior, "nuisance", 1), least=0), **named}
 
-    @property
-    def _options(self) -> dict[str, float]:
-        """The powers of likelihood and prior with which partitions are asked."""
+    def _options(self, groups: int) -> dict[str, float]:
+        """Return the powers of likelihood and prior with which one of so many groups of records is asked."""
         if self.question == "probability":
-            return {"power": 1.0, "prior_power": 1 / self.partitions}
-        return {"power": float(self.partitions), "prior_power": 1.0}
+            return {"power": 1.0, "prior_power": 1 / groups}
+        return {"power": float(groups), "prior_power": 1.0}
 
     def answers(self, points: Array) -> Array:
         """Return (M, K) numbers; where a partition failed, 1/2 for its probabilities and NaN for its quantiles."""
+        found = self.found(points)
+        return np.where(np.isnan(found), 0.5, found) if self.question == "probability" else found
+
+    def found(self, points: Array) -> Array:
+        """Return (M, K) numbers, and rows of NaN where a partition failed."""
+        return self._asked(self.parts, self.partitions, points)
+
+    def found_by_halves(self, points: Array) -> Array:
+        """Return (2, M, K) numbers, those of the halves of each partition; NaN where a half failed."""
+        assert self.halves is not None
+        return self._asked(self.halves, 2 * self.partitions, points).reshape(2, self.partitions, -1)
+
+    def _asked(self, parts: Moments | list[pd.DataFrame], groups: int, points: Array) -> Array:
         ask = getattr(self.posterior, self.question)
-        if isinstance(self.parts, Moments):
-            found = np.asarray(ask(self.parts, points, **self._options))
+        if isinstance(parts, Moments):
+            found = np.asarray(ask(parts, points, **self._options(groups)))
         else:
             n_jobs = getattr(self.posterior, "n_jobs", None)
-            found = ask_all(ask, self.parts, points, self._options, n_jobs=n_jobs, rng=self.rng)
+            found = ask_all(ask, parts, points, self._options(groups), n_jobs=n_jobs, rng=self.rng)
         failed = np.asarray(~np.isfinite(found).all(axis=1))[:, None]
-        if self.question == "quantile":
-            return np.where(failed, np.nan, found)
-        return np.where(failed, 0.5, np.clip(found, 0.0, 1.0))
+        return np.where(failed, np.nan, np.clip(found, 0.0, 1.0) if self.question == "probability" else found)
 
     def rehearse(self, points: Array) -> None:
         """Raise, before anything is charged, where a posterior that is not built in fails on made-up records."""
@@ -135,7 +159,7 @@ class Split:
         size = max(1, self.n // self.partitions)
         frames = _made_up(self.header, size) if self.schema is None else _examples(self.schema, size)
         ask, n_jobs = getattr(self.posterior, self.question), getattr(self.posterior, "n_jobs", None)
-        wrong = _complaints(ask, frames, points, self._options, n_jobs=n_jobs)
+        wrong = _complaints(ask, frames, points, self._options(self.partitions), n_jobs=n_jobs)
         if wrong:
             kind = "numbers under the names of the columns" if self.schema is None else "records drawn from the schema"
             hint = "Give schema= so that made-up records look like yours" if self.schema is None else "Mend it"

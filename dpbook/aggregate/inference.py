@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, TypeAlias, overload
@@ -21,17 +22,26 @@ from scipy.optimize import isotonic_regression
 
 from dpbook import _html
 from dpbook._arrays import Array
-from dpbook._validation import at_least, fraction, one_of
-from dpbook.aggregate.laws import RESCALES, aggregate_mean, aggregate_sd, fisher_probability, rescale_probability
+from dpbook._validation import fraction, one_of
+from dpbook.aggregate.laws import (
+    RESCALES,
+    aggregate_mean,
+    aggregate_sd,
+    fisher_probability,
+    rescale_probability,
+    score_of,
+)
+from dpbook.aggregate.spread import CLIPPING_SD, Doubts, Told, doubts_of_quantile, doubts_of_score
 from dpbook.latent_noise import normal_laplace_cdf
 from dpbook.release import Release
 
 __all__ = ["Combined", "CombinedProbability", "CombinedQuantile", "infer"]
 
 Z_GRID = np.linspace(-9.0, 9.0, 1801)  # full-data z-scores considered; beyond, a probability is 0 or 1 to 18 digits
-# Sd of what the centred bounds clip on one side more than on the other, in full-data posterior sds; measured.
-CLIPPING_SD = 0.15
+COARSE = Z_GRID[::10]  # where the law is a mixture over what is not known
 DRAWS = 4000
+TOO_MANY = 0.5  # share of failed partitions with which a search may prefer an empty interval to that of the others
+UNSAFE = 0.025  # a search for bounds that fails with this probability leaves a 95 % interval without ends
 
 # A number where one question was asked, an array where several were.
 Estimate: TypeAlias = Any
@@ -49,7 +59,9 @@ def infer(
     """Return what a release says of the full-data posterior probabilities or quantiles, with intervals.
 
     Post-processing: it reads the release alone, so the privacy of the release is untouched, and its answers stay in
-    range whatever the noise. Explained in :doc:`/book/sample-and-aggregate/posterior-probabilities`.
+    range whatever the noise. It warns where the release shows that partitions failed, differ widely, share a bias or
+    lie at their bounds, and where a search for bounds may have failed. Explained in
+    :doc:`/book/sample-and-aggregate/posterior-probabilities` and :doc:`/book/sample-and-aggregate/when-parts-differ`.
 
     Parameters
     ----------
@@ -75,17 +87,17 @@ def infer(
     ... )
     >>> answer = aggregate.infer(release)
     >>> answer
-    CombinedProbability(Pr(x ≤ 1.99) about 0.023, Pr(x ≤ 2) about 0.520; 200 partitions, epsilon=2)
+    CombinedProbability(Pr(x ≤ 1.99) about 0.010, Pr(x ≤ 2) about 0.418; 200 partitions, epsilon=2)
     >>> answer.summary(0.9).round(2)
                   estimate  mean    sd    5%   95%
-    Pr(x ≤ 1.99)      0.02  0.03  0.04  0.00  0.10
-    Pr(x ≤ 2)         0.52  0.52  0.16  0.26  0.77
+    Pr(x ≤ 1.99)      0.01  0.02  0.04  0.00  0.09
+    Pr(x ≤ 2)         0.42  0.43  0.20  0.12  0.78
     """
     if isinstance(release, Release):
-        return _combined(release, rescale)
+        return _spoken(_combined(release, rescale))
     if isinstance(release, (str, bytes, Mapping)) or not isinstance(release, Sequence):
         raise TypeError(f"release must be a Release or a sequence of them, got {release!r}")
-    return [_combined(each, rescale) for each in release]
+    return [_spoken(_combined(each, rescale)) for each in release]
 
 
 def _combined(release: Any, rescale: str | None) -> CombinedProbability | CombinedQuantile:
@@ -94,6 +106,7 @@ def _combined(release: Any, rescale: str | None) -> CombinedProbability | Combin
     models = {"posterior probability", "posterior quantile"}
     if release.model not in models:
         raise ValueError(f"release must be of model {' or '.join(map(repr, sorted(models)))}, got {release.model!r}")
+    release.require(model=release.model, several=False)  # each was split into partitions of its own
     if release.model == "posterior quantile":
         if rescale is not None:
             raise ValueError("rescale applies to a release of a posterior probability, not of a quantile")
@@ -101,6 +114,13 @@ def _combined(release: Any, rescale: str | None) -> CombinedProbability | Combin
     if rescale is not None and release.settings["method"] != "normality":
         raise ValueError("rescale applies to method 'normality' only")
     return CombinedProbability(release, "corrected" if rescale is None else one_of("rescale", rescale, RESCALES))
+
+
+def _spoken(answer: CombinedProbability | CombinedQuantile) -> CombinedProbability | CombinedQuantile:
+    """Warn of what the release itself casts doubt on, with a remedy."""
+    for doubt in answer._doubtful():
+        warnings.warn(f"the {answer.name} is in doubt: {doubt}", UserWarning, stacklevel=3)
+    return answer
 
 
 class Combined(abc.ABC):
@@ -123,9 +143,9 @@ class Combined(abc.ABC):
     >>> answer.summary().index.tolist(), answer.labels
     (['50% quantile of x'], {'quantile': ('50% quantile of x',)})
     >>> print(answer.estimate.round(2), answer.mean("quantile").round(2), answer.sd("quantile").round(3))
-    1.99 1.99 0.021
+    1.99 1.99 0.017
     >>> print(answer.quantile([0.1, 0.9], "quantile").round(2), answer.interval(0.8, "quantile").round(2))
-    [1.96 2.02] [1.96 2.02]
+    [1.97 2.01] [1.97 2.01]
     >>> answer.draws["quantile"].shape
     (1, 4000)
     """
@@ -145,7 +165,16 @@ class Combined(abc.ABC):
         """What was asked, in words, one question for each number that was released."""
 
     @abc.abstractmethod
-    def _ends(self, tails: Array, bias: float = 0.0) -> tuple[Array, Array]:
+    def _told(self, place: int) -> Told:
+        """Return what was released about one question, in the units of :mod:`dpbook.aggregate.spread`."""
+
+    @cached_property
+    @abc.abstractmethod
+    def _doubts(self) -> list[Doubts]:
+        """What is not known about each average, where partitions told; else empty."""
+
+    @abc.abstractmethod
+    def _ends(self, tails: Array) -> tuple[Array, Array]:
         """Return the points with so much probability (at most 1/2) below, and above: (..., tails) each."""
 
     @property
@@ -179,12 +208,13 @@ class Combined(abc.ABC):
         found = np.where(flat < 0.5, below, np.where(flat > 0.5, above, np.asarray(self._middle)[..., None]))
         return self._named(name, found.reshape((*found.shape[:-1], *levels.shape)))
 
-    def interval(self, level: float = 0.95, name: str | None = None, *, bias: float = 0.0) -> Estimate:
-        """Return a confidence interval for the full-data answer, for each cutoff or probability by itself.
+    def interval(self, level: float = 0.95, name: str | None = None) -> Estimate:
+        """Return an interval for the full-data answer, for each cutoff or probability by itself.
 
-        The level is that of repeated data and noise, for partitions whose posteriors are nearly normal and unbiased;
-        small partitions of skewed records are not. Noise, what averaging loses, and the chance that a search for bounds
-        fails are accounted for; bounds that were given are trusted.
+        The level is that of repeated data and noise. Noise, what averaging loses, and the chance that a search for
+        bounds fails are accounted for, and so is, where the release holds a ``spread``, what partitions tell of how
+        they differ, fail, or mislead together; without it they are taken to be alike and unbiased. Bounds that were
+        given are trusted.
 
         Parameters
         ----------
@@ -192,9 +222,6 @@ class Combined(abc.ABC):
             In (0, 1).
         name : str, optional
             ``"probability"`` or ``"quantile"``; without it, a dictionary.
-        bias : float, default 0.0
-            By how much small partitions may mislead, all in one direction: for a probability in full-data posterior
-            sds, for a quantile in its own unit. Both ends give way by so much.
 
         Returns
         -------
@@ -203,7 +230,7 @@ class Combined(abc.ABC):
             bounds is too likely to have failed.
         """
         tail = (1 - fraction("level", level)) / 2
-        low, high = self._ends(np.array([tail]), at_least("bias", bias, 0.0))
+        low, high = self._ends(np.array([tail]))
         return self._named(name, np.concatenate([low, high], axis=-1))
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
@@ -224,6 +251,45 @@ class Combined(abc.ABC):
         """The median of the law."""
         low, high = self._ends(np.array([0.5]))
         return ((low + high) / 2)[..., 0]
+
+    @property
+    def _tells(self) -> bool:
+        """Whether the release says how partitions differ."""
+        return float(self.release.settings.get("spread", 0.0)) > 0
+
+    def _told_of(self, place: int, answer: float, scale: float) -> Told:
+        values = {name: float(np.ravel(self.release[name])[place]) for name in ("square", "halved", "halved_square")}
+        m = int(self.release.settings["partitions"])
+        return Told(
+            answer,
+            **values,
+            failed=float(self.release["failed"]),
+            scale=(scale, *(self.release.scale[name] for name in (*values, "failed"))),
+            partitions=m,
+            size=max(1, self.release.n // m),
+            nuisance=int(self.release.settings["nuisance"]),
+            clip=float(self.release.settings["clip"]),
+        )
+
+    def _doubtful(self) -> Iterator[str]:
+        """Say, in words and with a remedy, what the release casts doubt on."""
+        remedy = "give fewer and larger partitions"
+        if not self._doubts:
+            return
+        failed = float(np.median(self._doubts[0].failed))
+        if failed > 0.05:
+            yield f"about {failed:.0%} of the partitions failed; {remedy}, or a proper prior"
+        seen = [(self._told(place), doubts) for place, doubts in enumerate(self._doubts)]
+        # What nine in ten of the values that are equally likely agree on.
+        flat = min(float(np.quantile(each.slope / np.sqrt(1 - each.failed), 0.9)) for each in self._doubts)
+        lost = max(float(np.quantile(each.variance / each.spread**2, 0.1)) for each in self._doubts)
+        usual = 3 * (2 + seen[0][0].nuisance) / seen[0][0].size  # of what normal records make partitions differ by
+        if flat < 0.75 or (self.name == "quantile" and lost > max(0.5, usual)):
+            yield f"the partitions differ widely in how much they know; {remedy}"
+        rest = [np.sqrt(doubts.variance / told.partitions + 2 * told.scale[0] ** 2) for told, doubts in seen]
+        shift = max(float(np.quantile(each.shift / sd, 0.1)) for each, sd in zip(self._doubts, rest, strict=True))
+        if shift > 2.0:
+            yield f"the partitions mislead in the same direction, as small samples of skewed records do; {remedy}"
 
     def _named(self, name: str | None, value: Any) -> Any:
         found = np.asarray(value)[()]
@@ -280,6 +346,8 @@ class CombinedProbability(Combined):
     @property
     def estimate(self) -> Estimate:
         """The probability, in (0, 1); for several cutoffs an array that does not decrease with the cutoff."""
+        if self._tells and self.rescale == "corrected":
+            return _in_order(self._middle, np.asarray(self.release.settings["cutoff"]), increasing=True)[()]
         noisy = np.asarray(next(iter(self.release.values.values())), dtype=np.float64)
         sums = self.release.settings["method"] == "fisher"
         noisy = _in_order(noisy, np.asarray(self.release.settings["cutoff"]), increasing=not sums)
@@ -292,17 +360,42 @@ class CombinedProbability(Combined):
     def _questions(self) -> list[str]:
         return [f"Pr({self._parameter()} ≤ {cutoff:.8g})" for cutoff in np.ravel(self.release.settings["cutoff"])]
 
-    def _ends(self, tails: Array, bias: float = 0.0) -> tuple[Array, Array]:
-        """Invert the law of the noisy aggregate given the full-data z-score: Laplace noise and what averaging loses."""
+    def _told(self, place: int) -> Told:
         settings = self.release.settings
         name, noisy = next(iter(self.release.values.items()))
+        largest = score_of(settings["method"], settings.get("p_min")).largest
+        # A score runs from -1, for a probability of 0 or the largest term of a sum, to 1.
+        unit = 0.5 if largest is None else int(settings["partitions"]) * largest / 2
+        answer = float(np.ravel(noisy)[place]) / unit - 1
+        return self._told_of(place, answer if largest is None else -answer, self.release.scale[name] / unit)
+
+    @cached_property
+    def _doubts(self) -> list[Doubts]:
+        settings = self.release.settings
+        count = np.size(settings["cutoff"]) if self._tells else 0
+        return [doubts_of_score(self._told(place), settings["method"], settings.get("p_min")) for place in range(count)]
+
+    def _ends(self, tails: Array) -> tuple[Array, Array]:
+        """Invert the law of the noisy aggregate given the full-data z-score: Laplace noise and what averaging loses."""
+        grid, cdf = self._law
+        return special.ndtr(_crossings(grid, cdf, 1 - tails)), special.ndtr(_crossings(grid, cdf, tails))
+
+    @cached_property
+    def _law(self) -> tuple[Array, Array]:
+        """A grid of full-data z-scores, and how likely each makes a mean as small as that released, (..., grid)."""
+        settings = self.release.settings
+        name, noisy = next(iter(self.release.values.items()))
+        if self._tells:
+            told = [self._told(place) for place in range(len(self._doubts))]
+            how = settings["method"], settings.get("p_min")
+            cdf = np.array([_mixture(*pair, *how) for pair in zip(told, self._doubts, strict=True)])
+            return COARSE, cdf.reshape(*np.shape(noisy), -1)
         partitions, method = int(settings["partitions"]), str(settings["method"])
         size, nuisance = self.release.n // partitions, int(settings["nuisance"])
         centre, sd = _law_of_the_aggregate(method, partitions, size, nuisance, settings.get("p_min"))
         sign = -1.0 if method == "fisher" else 1.0  # the sum falls where the mean rises
         y = sign * np.asarray(noisy, dtype=np.float64)[..., None]
-        cdf = normal_laplace_cdf(y, sign * centre, sd**2, self.release.scale[name])
-        return special.ndtr(_crossings(cdf, 1 - tails) - bias), special.ndtr(_crossings(cdf, tails) + bias)
+        return Z_GRID, normal_laplace_cdf(y, sign * centre, sd**2, self.release.scale[name])
 
 
 @dataclass(frozen=True, repr=False)
@@ -327,7 +420,7 @@ class CombinedQuantile(Combined):
     ...     rows, 0.5, posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=2.0,
     ...     bounds=aggregate.Centred((-10, 10)), rng=rng,
     ... ))
-    CombinedQuantile(50% quantile of x about 2; 200 partitions, epsilon=2)
+    CombinedQuantile(50% quantile of x about 2.01; 200 partitions, epsilon=2)
     """
 
     release: Release
@@ -338,7 +431,7 @@ class CombinedQuantile(Combined):
     @property
     def estimate(self) -> Estimate:
         """The quantile, within the bounds; for several probabilities an array that does not decrease with them."""
-        noisy = np.asarray(self.release["quantile"], dtype=np.float64)
+        noisy = self._middle if self._tells else np.asarray(self.release["quantile"], dtype=np.float64)
         ordered = _in_order(noisy, np.asarray(self.release.settings["probability"]), increasing=True)
         return np.clip(ordered, *self.bounds)[()]
 
@@ -355,21 +448,85 @@ class CombinedQuantile(Combined):
         asked = np.ravel(self.release.settings["probability"])
         return [f"{100 * p:.8g}% quantile of {self._parameter()}" for p in asked]
 
-    def _ends(self, tails: Array, bias: float = 0.0) -> tuple[Array, Array]:
-        failure = float(self.release.settings["failure"])
-        noisy = np.asarray(self.release["quantile"], dtype=np.float64)[..., None]
-        widest = self.release.bounds.get("public_range", (-math.inf, math.inf))
-        grid, cdf = self._law_of_the_error
-        half = np.interp(1 - np.maximum((2 * tails - failure) / 2, 0.0), cdf, grid) + bias
-        half = np.where(failure >= tails, np.inf, half)
-        return np.maximum(noisy - half, widest[0]), np.minimum(noisy + half, widest[1])
+    def _told(self, place: int) -> Told:
+        low, high = self.bounds
+        answer = (float(np.ravel(self.release["quantile"])[place]) - (low + high) / 2) * 2 / (high - low)
+        return self._told_of(place, answer, self.release.scale["quantile"] * 2 / (high - low))
 
     @cached_property
-    def _law_of_the_error(self) -> tuple[Array, Array]:
-        """A grid of errors above zero, and their distribution: Laplace noise plus what averaging and clipping lose."""
+    def _doubts(self) -> list[Doubts]:
+        count = np.size(self.release.settings["probability"]) if self._tells else 0
+        return [doubts_of_quantile(self._told(place)) for place in range(count)]
+
+    @property
+    def _failure(self) -> float:
+        """The probability that a search for bounds failed; it needs more than half of the partitions to answer."""
+        failure = float(self.release.settings["failure"])
+        if self._doubts and self.release.settings["bounds"] == "centred":
+            failure += float(np.mean(self._doubts[0].failed > TOO_MANY))
+        return min(failure, 1.0)
+
+    def _doubtful(self) -> Iterator[str]:
+        failure = self._failure
+        if failure >= UNSAFE:
+            yield (
+                f"the search for bounds may have failed, with a probability of up to {failure:.2g}, and 95 % "
+                "intervals have no ends but those of the public range; give more epsilon, a larger share to the "
+                "search, more partitions, or bounds=(low, high)"
+            )
+        (low, high), noisy = self.bounds, np.asarray(self.release["quantile"], dtype=np.float64)
+        scale, half = self.release.scale["quantile"], (high - low) / 2
+        if (np.abs(noisy - (low + high) / 2) > 0.9 * half + 3 * scale).any():
+            yield "most partitions lie at or beyond an end of the bounds, which clip them; give wider bounds or range"
+        yield from super()._doubtful()
+
+    def _ends(self, tails: Array) -> tuple[Array, Array]:
+        failure = self._failure
+        widest = self.release.bounds.get("public_range", (-math.inf, math.inf))
+        grid, cdf = self._law
+        inner = np.maximum((2 * tails - failure) / 2, 0.0)
+        shape = np.shape(self.release["quantile"])
+        low, high = (
+            np.array([np.interp(level, *pair) for pair in zip(cdf, grid, strict=True)]).reshape(*shape, len(tails))
+            for level in (inner, 1 - inner)
+        )
+        low, high = np.where(failure >= tails, -np.inf, low), np.where(failure >= tails, np.inf, high)
+        return np.maximum(low, widest[0]), np.minimum(high, widest[1])
+
+    @cached_property
+    def _law(self) -> tuple[Array, Array]:
+        """Grids of the full-data quantiles, (questions, grid), and their distribution functions."""
+        noisy = np.ravel(self.release["quantile"])
+        if self._tells:
+            return self._mixed_law
         scale, sd = self.release.scale["quantile"], self._residual_sd()
-        grid = np.linspace(0, 60 * max(scale, sd), 200_001)
-        return grid, normal_laplace_cdf(grid, 0.0, sd**2, scale)
+        error = np.linspace(0, 60 * max(scale, sd), 100_001)
+        grid = np.concatenate([-error[:0:-1], error])
+        cdf = normal_laplace_cdf(grid, 0.0, sd**2, scale)
+        return noisy[:, None] + grid, np.broadcast_to(cdf, (len(noisy), len(grid)))
+
+    @property
+    def _middle(self) -> Estimate:
+        grid, cdf = self._law
+        found = np.array([np.interp(0.5, *pair) for pair in zip(cdf, grid, strict=True)])
+        return found.reshape(np.shape(self.release["quantile"]))
+
+    @cached_property
+    def _mixed_law(self) -> tuple[Array, Array]:
+        """The same, over what is not known: partitions that failed are left out of the mean."""
+        low, high = self.bounds
+        grids, cdfs = [], []
+        for place, doubts in enumerate(self._doubts):
+            told = self._told(place)
+            alive = 1 - doubts.failed[:, None]
+            variance, scale = doubts.variance / told.partitions + doubts.shift**2, told.scale[0] / alive
+            sd = np.sqrt(variance[:, None] + 2 * scale**2)
+            middle = float(np.median(told.answer / alive))
+            reach = np.arcsinh(15 * float(np.max(sd + np.abs(told.answer / alive - middle))) / float(sd.min()))
+            grid = middle + float(sd.min()) * np.sinh(np.linspace(-reach, reach, 801))
+            cdfs.append(normal_laplace_cdf(grid, told.answer / alive, variance[:, None], scale).mean(axis=0))
+            grids.append((low + high) / 2 + (high - low) / 2 * grid)
+        return np.array(grids), np.array(cdfs)
 
     def _residual_sd(self) -> float:
         """Return the sd of the averaged quantiles about the full-data quantile, from the width of the bounds.
@@ -396,6 +553,26 @@ def _law_of_the_aggregate(
     return mean, aggregate_sd(Z_GRID, partitions, size=max(1, size), nuisance=nuisance, **options)
 
 
+@lru_cache(maxsize=32)
+def _law_of_scores(method: str, partitions: int, p_min: float | None) -> tuple[Array, Array, Array]:
+    """Return z-scores, the mean score that each stands for, and the variance at z relative to that at 0, on COARSE."""
+    options: dict[str, Any] = {"method": method} if p_min is None else {"method": method, "p_min": p_min}
+    grid = np.linspace(-40, 40, 1601)
+    mean, largest = aggregate_mean(grid, partitions, **options), score_of(method, p_min).largest
+    sd = aggregate_sd(COARSE, partitions, **options)
+    means = 2 * mean - 1 if largest is None else 1 - 2 * mean / (partitions * largest)
+    return grid, means, (sd / sd[len(sd) // 2]) ** 2
+
+
+def _mixture(told: Told, doubts: Doubts, method: str, p_min: float | None) -> Array:
+    """Return how likely each z-score of the grid makes a mean of scores as small as that told, given the doubts."""
+    m, alive = told.partitions, 1 - doubts.failed[:, None]
+    grid, means, relative = _law_of_scores(method, m, p_min)
+    scores = np.interp(doubts.slope[:, None] / alive * COARSE, grid, means)
+    variance = doubts.variance[:, None] / m * relative + doubts.shift[:, None] ** 2
+    return np.asarray(normal_laplace_cdf(told.answer, alive * scores, variance, told.scale[0]).mean(axis=0))
+
+
 def _in_order(noisy: Array, points: Array, *, increasing: bool) -> Array:
     """Return the nearest values that are monotone in the points (isotonic regression); ties are averaged."""
     if noisy.ndim == 0:
@@ -407,13 +584,13 @@ def _in_order(noisy: Array, points: Array, *, increasing: bool) -> Array:
     return np.asarray(means[where])
 
 
-def _crossings(cdf: Array, levels: Array) -> Array:
+def _crossings(grid: Array, cdf: Array, levels: Array) -> Array:
     """Return the z-scores where falling curves (..., grid) cross levels, (..., levels); infinite where they do not."""
-    falling = np.minimum.accumulate(cdf, axis=-1).reshape(-1, len(Z_GRID))
-    above = len(Z_GRID) - np.stack([np.searchsorted(curve[::-1], levels, side="right") for curve in falling])
-    i = np.clip(above, 1, len(Z_GRID) - 1)
+    falling = np.minimum.accumulate(cdf, axis=-1).reshape(-1, len(grid))
+    above = len(grid) - np.stack([np.searchsorted(curve[::-1], levels, side="right") for curve in falling])
+    i = np.clip(above, 1, len(grid) - 1)
     left, right = (np.take_along_axis(falling, i - k, axis=-1) for k in (1, 0))
     share = np.divide(left - levels, left - right, out=np.zeros_like(left), where=left > right)
-    z = Z_GRID[i - 1] + np.clip(share, 0, 1) * (Z_GRID[1] - Z_GRID[0])
-    found = np.where(above == 0, -np.inf, np.where(above == len(Z_GRID), np.inf, z))
+    z = grid[i - 1] + np.clip(share, 0, 1) * (grid[1] - grid[0])
+    found = np.where(above == 0, -np.inf, np.where(above == len(grid), np.inf, z))
     return found.reshape(*cdf.shape[:-1], len(levels))

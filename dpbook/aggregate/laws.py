@@ -8,6 +8,8 @@ proofs. Nothing here reads data.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ __all__ = ["fisher_probability", "fisher_slope", "rescale_probability", "residua
 
 METHODS = ("normality", "fisher")
 RESCALES = ("corrected", "source")
+SPREAD = 0.15  # share of epsilon that the differences between partitions and their halves take
+HALVED = 0.35  # where these differences are clipped, on the scale on which answers lie in [-1, 1]
 P_MIN = 0.001  # smaller probabilities count as this one in a sum of -2 log p
 
 
@@ -158,6 +162,43 @@ def clipped_at(method: str, p_min: float | None) -> float | None:
     return None
 
 
+@dataclass(frozen=True)
+class Score:
+    """What a partition adds to an aggregate, as a function of its z-score, mapped onto [-1, 1] so that it rises."""
+
+    largest: float | None  # of -2 log p, where that is added up
+
+    def __call__(self, z: Array) -> Array:
+        """Return the score of each z-score."""
+        if self.largest is None:
+            return np.asarray(2 * special.ndtr(z) - 1)
+        return np.asarray(1 - 2 * np.minimum(-2 * special.log_ndtr(z), self.largest) / self.largest)
+
+    def of(self, p: Array) -> Array:
+        """Return the score of each probability."""
+        if self.largest is None:
+            return 2 * p - 1
+        with np.errstate(divide="ignore"):
+            return np.asarray(1 - 2 * np.minimum(-2 * np.log(p), self.largest) / self.largest)
+
+    @property
+    def middle(self) -> float:
+        """Its mean where the cutoff is the true value: -2 log of a uniform p has mean 2 (1 - p_min) where clipped."""
+        return 0.0 if self.largest is None else 1 - 4 * -math.expm1(-self.largest / 2) / self.largest
+
+
+@lru_cache(maxsize=32)
+def score_of(method: str, p_min: float | None) -> Score:
+    """Return the score of a method."""
+    smallest = clipped_at(method, p_min)
+    return Score(None if smallest is None else -2 * math.log(smallest))
+
+
+def halving(whole: Array, one: Array, other: Array, middle: float) -> Array:
+    """Return how a score differs from that of its halves: a bias that falls with the root of the records shows."""
+    return (whole - middle) - math.sqrt(2) * ((one + other) / 2 - middle)
+
+
 def aggregate_mean(z: ArrayLike, partitions: int, *, method: str = "normality", p_min: float = P_MIN) -> Array:
     """Return the expected aggregate given full-data z-scores, for equal normal posteriors in every partition.
 
@@ -215,3 +256,14 @@ def _fisher_moments(d: Array, p_min: float, sd: float) -> tuple[Array, Array, Ar
     moments = (f @ weight, f**2 @ weight, f @ (weight * e))
     first, second, slope = (each.reshape(np.shape(d)) for each in moments)
     return first, second, slope
+
+
+def checked_partitions(partitions: Any, n: int | None, least: int) -> int:
+    """Return the number of partitions; raise unless there are two or more, each with ``least`` records or more."""
+    count = integer("partitions", partitions, least=2)
+    if n is not None and n // count < least:
+        raise ValueError(
+            f"partitions must leave at least {least} records in each for this posterior: "
+            f"{count} partitions of {n} records leave {n // count}"
+        )
+    return count

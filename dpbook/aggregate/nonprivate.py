@@ -90,7 +90,7 @@ def partition_probabilities(
     data, cutoff, posterior, partitions, schema, n
         As in :func:`release_probability`.
     rng : numpy.random.Generator, optional
-        Source of the labels. The same generator gives the split of a seeded release.
+        Source of the labels. The same generator gives the split of a seeded release with ``spread=0``.
 
     Returns
     -------

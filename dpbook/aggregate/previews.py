@@ -13,10 +13,10 @@ from scipy import special
 
 from dpbook._validation import finite_number, integer, positive
 from dpbook.aggregate.bounds import CENTRED_WIDTH, Centred, Given, Plan, SparseVector, plan_of
-from dpbook.aggregate.laws import P_MIN, aggregate_sd, clipped_at
-from dpbook.aggregate.splitting import checked_partitions
+from dpbook.aggregate.laws import P_MIN, SPREAD, aggregate_sd, checked_partitions, clipped_at
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.preview import Preview
+from dpbook.widths import NORMAL
 
 __all__ = ["preview_probability", "preview_quantile"]
 
@@ -30,6 +30,7 @@ def preview_probability(
     cutoffs: int = 1,
     p_min: float | None = None,
     nuisance: int = 1,
+    spread: float = SPREAD,
 ) -> Preview:
     """Say, before anything is spent, how far a released probability would be from the full-data one.
 
@@ -43,6 +44,8 @@ def preview_probability(
         How many cutoffs share epsilon.
     nuisance : int, default 1
         Other coefficients that each partition estimates, the intercept among them.
+    spread : float, default 0.15
+        As in :func:`release_probability`, at least 0 and less than 1.
 
     Returns
     -------
@@ -56,25 +59,31 @@ def preview_probability(
     --------
     >>> from dpbook import aggregate
     >>> look = aggregate.preview_probability(n=100_000, partitions=1000, epsilon=0.25)
-    >>> print(look.noise_scale, f"{look.noise_sd:.2f} {look.posterior_sd:.2f}")
-    0.004 0.63 0.68
+    >>> print(f"{look.noise_scale:.4f} {look.noise_sd:.2f} {look.posterior_sd:.2f}")
+    0.0047 0.75 0.79
     >>> print(f"{look.notes['residual_sd']:.2f} {look.notes['rmse']:.2f} {look.notes['average_rmse']:.2f}")
-    0.25 0.21 0.18
+    0.25 0.23 0.20
     """
     smallest = clipped_at(method, p_min)
     m = checked_partitions(partitions, integer("n", n, least=1), 1)
-    epsilon, count = positive("epsilon", epsilon), integer("cutoffs", cutoffs, least=1)
+    whole, count = positive("epsilon", epsilon), integer("cutoffs", cutoffs, least=1)
+    epsilon = _answering(whole, spread)
     sd = float(aggregate_sd(0.0, m, method=method, p_min=smallest or P_MIN, size=n // m, nuisance=nuisance))
     if smallest is None:
-        scale, stretch, most = count / (m * epsilon), math.sqrt((2 * m - 1) * 2 * math.pi), count / m
+        scale, stretch = count / (m * epsilon), math.sqrt((2 * m - 1) * 2 * math.pi)
     else:
-        most = -2 * math.log(smallest) * count
-        scale, stretch = most / epsilon, 1 / (2 * math.sqrt(m))
+        scale, stretch = -2 * math.log(smallest) * count / epsilon, 1 / (2 * math.sqrt(m))
     middle, average = _errors_of_a_probability(sd * stretch, scale * stretch)
     noise_sd, residual = math.sqrt(2) * scale * stretch, sd * stretch
     notes = {"residual_sd": residual, "rmse": middle, "average_rmse": average, "records": n // m}
     return Preview(
-        ("z-score",), most, scale, noise_sd=noise_sd, posterior_sd=math.hypot(noise_sd, residual), notes=notes
+        ("z-score",),
+        scale * whole,
+        scale,
+        noise_sd=noise_sd,
+        posterior_sd=math.hypot(noise_sd, residual),
+        width=NORMAL * math.hypot(noise_sd, residual),
+        notes=notes,
     )
 
 
@@ -101,6 +110,7 @@ def preview_quantile(
     probabilities: int = 1,
     posterior_sd: float = 1.0,
     magnitude: float | None = None,
+    spread: float = SPREAD,
 ) -> Preview:
     """Say, before anything is spent, how far a released quantile would be from the full-data one.
 
@@ -118,6 +128,8 @@ def preview_quantile(
         A guess, made without the data, at the full-data posterior sd; 1 gives answers in posterior sds.
     magnitude : float, optional
         For a :class:`SparseVector`, a guess at the quantile's absolute size, in the same unit as its ``start``.
+    spread : float, default 0.15
+        As in :func:`release_quantile`, at least 0 and less than 1.
 
     Returns
     -------
@@ -134,25 +146,33 @@ def preview_quantile(
     ...     n=100_000, partitions=100, epsilon=0.9, posterior_sd=0.03, bounds=aggregate.Centred((-10, 10))
     ... )
     >>> print(f"{look.noise_sd:.3f}", look.notes["failure"] < 1e-4)
-    0.057 True
+    0.067 True
     """
     m = checked_partitions(partitions, integer("n", n, least=1), 1)
     epsilon, count = positive("epsilon", epsilon), integer("probabilities", probabilities, least=1)
     sd = positive("posterior_sd", posterior_sd)
     plan = Centred((0.0, 1.0)) if bounds is None else plan_of(bounds)
     spent, width = plan.spends(epsilon, m), _expected_width(plan, math.sqrt(m) * sd, magnitude)
-    scale = width * count / (m * (epsilon - spent))
+    scale = width * count / (m * _answering(epsilon - spent, spread))
     noise_sd, residual = math.sqrt(2) * scale, sd * math.sqrt(3 / max(1, n // m))
     failure = plan._failure(m, spent, width=None if bounds is None else width)
     notes = {"residual_sd": residual, "epsilon_bounds": spent, "failure": failure, "records": n // m}
     return Preview(
         ("quantile",),
-        width * count / m,
+        scale * (epsilon - spent),
         scale,
         noise_sd=noise_sd,
         posterior_sd=math.hypot(noise_sd, residual),
+        width=NORMAL * math.hypot(noise_sd, residual),
         notes=notes,
     )
+
+
+def _answering(epsilon: float, spread: float) -> float:
+    """Return the epsilon that is left for the answers themselves."""
+    if not 0 <= finite_number("spread", spread) < 1:
+        raise ValueError(f"spread must be at least 0 and less than 1, got {spread!r}")
+    return positive("epsilon", epsilon) * (1 - spread)
 
 
 def _expected_width(plan: Plan, spread: float, magnitude: float | None) -> float:

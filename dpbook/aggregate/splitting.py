@@ -15,19 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from tqdm import tqdm
 
-from dpbook._arrays import Array
+from dpbook._arrays import Array, IntArray
 from dpbook._columns import Named, Rows, Table, element_by_element, holds_tables, own_frame, pieces_of
 from dpbook._dask import dask_partitions, is_dask
-from dpbook._validation import integer
 from dpbook.records import as_chunks
 from dpbook.schema import Schema
 
 __all__ = ["Moments", "partition_frames", "partition_labels"]
-
-IntArray = NDArray[np.int64]
 
 # Records whose labels are drawn, and whose moments are added up, at a time. Every form of data is cut at the same
 # places, so that the same records give the same floats.
@@ -249,12 +245,24 @@ class _Records(abc.ABC):
 
     def split(self, partitions: int, n: int | None, rng: np.random.Generator | None) -> list[pd.DataFrame]:
         """Return a frame for each partition of a random split."""
+        return self._frames(self._labels(partitions, n, rng), partitions)
+
+    def halved(
+        self, partitions: int, n: int | None, rng: np.random.Generator | None
+    ) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+        """Return a frame for each partition, and one for each half: those of partition j at j and M + j."""
+        labels = self._labels(2 * partitions, n, rng)
+        return self._frames(labels % partitions, partitions), self._frames(labels, 2 * partitions)
+
+    def _labels(self, partitions: int, n: int | None, rng: np.random.Generator | None) -> IntArray:
         if self.n == 0:
             raise ValueError("data must hold at least one record, got none")
         if n is not None and n != self.n:
             raise ValueError(f"n must be the number of records, {self.n}, got {n}")
         generator = np.random.default_rng() if rng is None else rng
-        labels = np.concatenate(list(partition_labels(self.n, partitions, generator)))
+        return np.concatenate(list(partition_labels(self.n, partitions, generator)))
+
+    def _frames(self, labels: IntArray, partitions: int) -> list[pd.DataFrame]:
         order = np.argsort(labels, kind="stable")
         cuts = np.cumsum(np.bincount(labels, minlength=partitions))[:-1]
         return [self.take(rows) for rows in np.split(order, cuts)]
@@ -365,6 +373,12 @@ def _moments_of(rows: Array, order: IntArray, counts: IntArray) -> Moments:
     return Moments(counts.astype(np.float64), mean, scatter)
 
 
+def pair_up(halves: Moments) -> Moments:
+    """Return the moments of partitions whose halves are given: those of partition j at j and M + j."""
+    count = len(halves.n) // 2
+    return _merge(Moments(*(each[:count] for each in halves)), Moments(*(each[count:] for each in halves)))
+
+
 def _merge(one: Moments, other: Moments) -> Moments:
     """Return the moments of two disjoint sets of records together (the pairwise update of means and scatters)."""
     if not one.n.any():
@@ -426,14 +440,3 @@ class _Slices:
         labels = np.concatenate(held[1:] if len(held) > 1 and not len(held[0]) else held)
         self._held = labels[count:]
         return labels[:count]
-
-
-def checked_partitions(partitions: Any, n: int | None, least: int) -> int:
-    """Return the number of partitions; raise unless there are two or more, each with ``least`` records or more."""
-    count = integer("partitions", partitions, least=2)
-    if n is not None and n // count < least:
-        raise ValueError(
-            f"partitions must leave at least {least} records in each for this posterior: "
-            f"{count} partitions of {n} records leave {n // count}"
-        )
-    return count

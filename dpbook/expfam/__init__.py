@@ -8,11 +8,13 @@ budget; functions named ``infer`` read a release only.
 from dpbook.expfam.custom import CustomFamily
 from dpbook.expfam.families import Binomial, Exponential, Multinomial, Normal, Poisson
 from dpbook.expfam.family import Family
+from dpbook.expfam.fit import FamilyPosterior, FitCheck
 from dpbook.expfam.gibbs import GibbsState, gibbs_start, gibbs_step
 from dpbook.expfam.inference import infer, methods_of, posterior_density
+from dpbook.expfam.negative_binomial import NegativeBinomial
 from dpbook.expfam.nonprivate import infer_nonprivate
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
-from dpbook.expfam.previews import preview
+from dpbook.expfam.previews import preview, solve_epsilon
 from dpbook.expfam.releases import (
     PrivateBounds,
     private_bounds,
@@ -21,8 +23,14 @@ from dpbook.expfam.releases import (
     release_randomized_response,
 )
 from dpbook.expfam.shape_posterior import HistogramPosterior, MeanPosterior
+from dpbook.expfam.shape_previews import (
+    preview_histogram,
+    preview_mean,
+    solve_epsilon_histogram,
+    solve_epsilon_mean,
+)
 from dpbook.expfam.shape_releases import release_histogram, release_mean
-from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma
+from dpbook.priors import Beta, Dirichlet, Gamma, MeanAndDispersion, NormalInverseGamma
 
 __all__ = [
     "Beta",
@@ -32,13 +40,17 @@ __all__ = [
     "Dirichlet",
     "Exponential",
     "Family",
+    "FamilyPosterior",
+    "FitCheck",
     "Gamma",
     "GibbsState",
     "GridDensity",
     "HalfLineDensity",
     "HistogramPosterior",
+    "MeanAndDispersion",
     "MeanPosterior",
     "Multinomial",
+    "NegativeBinomial",
     "Normal",
     "NormalInverseGamma",
     "Poisson",
@@ -50,10 +62,15 @@ __all__ = [
     "methods_of",
     "posterior_density",
     "preview",
+    "preview_histogram",
+    "preview_mean",
     "private_bounds",
     "release",
     "release_histogram",
     "release_mean",
     "release_posterior_samples",
     "release_randomized_response",
+    "solve_epsilon",
+    "solve_epsilon_histogram",
+    "solve_epsilon_mean",
 ]

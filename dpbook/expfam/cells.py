@@ -53,6 +53,12 @@ class Bins:
         found = np.searchsorted(edges, records, side="right")
         return np.asarray(np.where(records == edges[-1], edges.size - 1, found), dtype=np.int64)
 
+    def indicators(self, records: Array) -> Array:
+        """Return, for each record, a row with a one in its cell and zeros elsewhere."""
+        table = np.zeros((records.size, len(self.edges) + 1))
+        table[np.arange(records.size), self.codes(records)] = 1.0
+        return table
+
 
 def bins_between(bounds: Any, bins: int | ArrayLike) -> Bins:
     """Return the bins that a number of them, or their edges, describes between the bounds."""

@@ -19,7 +19,18 @@ from dpbook._arrays import Array
 from dpbook._validation import interval
 from dpbook.expfam.family import Family, require_moderate
 
-__all__ = ["ClippedPowers", "gauss_nodes", "matrix_of", "normal_partial", "poisson_partial", "scaled_gamma", "shifted"]
+__all__ = [
+    "ClippedPowers",
+    "between",
+    "gauss_nodes",
+    "halving_edges",
+    "last_counts",
+    "matrix_of",
+    "normal_partial",
+    "poisson_partial",
+    "scaled_gamma",
+    "shifted",
+]
 
 FAR = 40.0  # standard normal densities beyond it are 0 in double precision
 
@@ -132,6 +143,24 @@ class _Regions(NamedTuple):
             for m in range(j + 1)
         )
         return np.asarray(sum(terms))
+
+
+def halving_edges(low: float, high: float, whole: bool) -> tuple[float, ...]:
+    """Return edges that halve the distance to the lower bound again and again: for records that crowd there."""
+    edges = low + (high - low) * 0.5 ** np.arange(6, -1, -1.0)
+    inner = np.ceil(edges[:-1]) if whole else edges[:-1]
+    return tuple(sorted({low, high, *inner[(inner > low) & (inner < high)].tolist()}))
+
+
+def between(below: Array) -> Array:
+    """Return the probabilities of cells from those of lying below each edge, on the last axis."""
+    ends = [np.full((*below.shape[:-1], 1), float(end)) for end in (0, 1)]
+    return np.maximum(np.diff(np.concatenate([ends[0], below, ends[1]], axis=-1), axis=-1), 0.0)
+
+
+def last_counts(edges: Array) -> Array:
+    """Return the last whole number below each edge, of the last edge at it or below: cells are closed on the left."""
+    return np.append(np.ceil(edges[:-1]) - 1, np.floor(edges[-1]))
 
 
 def matrix_of(rows: list[list[Array]]) -> Array:

@@ -21,7 +21,10 @@ from dpbook._validation import fraction, integer, interval
 from dpbook.expfam.clipped_powers import (
     FAR,
     ClippedPowers,
+    between,
     gauss_nodes,
+    halving_edges,
+    last_counts,
     matrix_of,
     normal_partial,
     poisson_partial,
@@ -30,8 +33,11 @@ from dpbook.expfam.clipped_powers import (
 )
 from dpbook.expfam.family import Family, require_moderate
 from dpbook.expfam.latent_sums import TableSums
+from dpbook.expfam.negative_binomial import NegativeBinomial
 from dpbook.expfam.noisy_count import after_noisy_count, after_randomized_response
-from dpbook.expfam.one_parameter import BetaMixture, GridDensity
+from dpbook.expfam.one_parameter import BetaMixture, GridDensity, times_likelihood
+from dpbook.expfam.table_counts import NoisyTable, draw_counts, draw_probabilities
+from dpbook.expfam.whole_sums import MOST, WholeSum
 from dpbook.priors import Beta, Dirichlet, Gamma, NormalInverseGamma, of_one_mean
 from dpbook.release import Release
 from dpbook.schema import Category
@@ -48,6 +54,9 @@ __all__ = [
 ]
 
 _LOCAL = "randomized response"
+_FEW_SUMS = 2048  # values of a sum of counts, up to which its law is computed by default
+_FEW_RECORDS = 50  # up to which the records themselves are drawn by default
+_EXACT = 100  # categories: with more, draws of a whole table take seconds
 
 
 @dataclass(frozen=True)
@@ -224,6 +233,15 @@ class Multinomial(Family):
         gammas = np.maximum(gammas, np.finfo(float).tiny)
         return np.asarray(gammas / gammas.sum(axis=-1, keepdims=True))
 
+    def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
+        """Return the exact posterior first, up to a hundred categories; beyond, it is slow, and Gibbs is first."""
+        return ("exact", "gibbs", "naive") if self.k <= _EXACT else ("gibbs", "exact", "naive")
+
+    def exact_draws(self, release: Release, prior: Dirichlet, count: int, rng: np.random.Generator) -> Array:
+        """Draw whole tables behind the noisy one, then the probabilities that each suggests: independent draws."""
+        alpha = np.asarray(prior.alpha, dtype=float)
+        return draw_probabilities(draw_counts(NoisyTable.of(release, "sum", alpha), count, rng), alpha, rng)
+
     def simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw multinomial counts."""
         return np.asarray(rng.multinomial(n.astype(np.int64), theta), dtype=float)
@@ -290,6 +308,15 @@ class Exponential(ClippedPowers):
             above = [np.exp(-theta * high) * math.factorial(k) / theta**k for k in range(3)]
         return shifted(below, -centre), shifted(inside, low - centre), shifted(above, high - centre)
 
+    @property
+    def check_edges(self) -> tuple[float, ...]:
+        """Edges that halve the distance to the lower bound."""
+        return halving_edges(self.lower, self.upper, whole=False)
+
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array:
+        """Return differences of 1 - exp(-theta x)."""
+        return between(-np.expm1(-theta[..., None] * edges))
+
     def natural(self, theta: Array) -> tuple[Array, Array]:
         """Return -theta and -log theta."""
         return -theta, -np.log(theta)
@@ -305,6 +332,27 @@ class Exponential(ClippedPowers):
     def simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw a gamma variable of shape n."""
         return np.asarray(rng.standard_gamma(n, theta.shape) / theta)[..., None]
+
+    def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
+        """Return latent records, too: exact, for few of them."""
+        return ("collapsed", "records", "gibbs", "naive")
+
+    def default_method(self, release: Release) -> str:
+        """Return latent records where they are few: there sums are not normal."""
+        return "records" if release.n <= _FEW_RECORDS else "collapsed"
+
+    def draw_records(self, theta: Array, n: int, rng: np.random.Generator) -> Array:
+        """Draw exponential records."""
+        return np.asarray(rng.standard_exponential((*theta.shape, n)) / theta[..., None])
+
+    def stretched(
+        self, prior: Gamma, theta: Array, records: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array, Array]:
+        """Move log theta; the records shrink as it grows."""
+        log_step = np.exp(rng.uniform(-4, 0.5, theta.shape)) * rng.normal(size=theta.shape)
+        moved = theta * np.exp(log_step)
+        log_ratio = prior.log_density(moved) - prior.log_density(theta) + log_step
+        return moved, records * np.exp(-log_step)[..., None], log_ratio
 
 
 @dataclass(frozen=True)
@@ -329,6 +377,7 @@ class Poisson(ClippedPowers):
     upper: float
     name = "poisson"
     prior_type = Gamma
+    instead = "NegativeBinomial"
     statistic_range = (0.0, math.inf)
 
     def __post_init__(self) -> None:
@@ -362,6 +411,16 @@ class Poisson(ClippedPowers):
             inside = [mass.sum(axis=-1), (mass * gap).sum(axis=-1), (mass * gap**2).sum(axis=-1)]
         return shifted(below, -centre), inside, shifted(above, -centre)
 
+    @property
+    def check_edges(self) -> tuple[float, ...]:
+        """Whole edges that halve the distance to the lower bound."""
+        return halving_edges(self.lower, self.upper, whole=True)
+
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array:
+        """Return differences of the distribution function."""
+        last = last_counts(edges)
+        return between(np.where(last < 0, 0.0, special.pdtr(np.maximum(last, 0.0), theta[..., None])))
+
     def natural(self, theta: Array) -> tuple[Array, Array]:
         """Return log theta and theta."""
         return np.log(theta), theta
@@ -377,6 +436,23 @@ class Poisson(ClippedPowers):
     def simulate_sums(self, theta: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw a Poisson variable of mean n theta."""
         return np.asarray(rng.poisson(np.minimum(n * theta, 1e18)), dtype=float)[..., None]
+
+    def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
+        """Return the exact posterior, too, where sums are whole numbers."""
+        return ("collapsed", "exact", "gibbs", "naive") if self.whole_numbers else super().methods(mechanism)
+
+    def default_method(self, release: Release) -> str:
+        """Return the exact posterior where the sum takes few values."""
+        return "exact" if self.whole_numbers and release.n * self._width(release) <= _FEW_SUMS else "collapsed"
+
+    def exact_density(self, release: Release, prior: Gamma) -> BetaMixture | GridDensity:
+        """Return the posterior by convolution."""
+        if release.n * self._width(release) > MOST:
+            raise ValueError(f"method must not be 'exact' where a sum takes more than {MOST} values: use 'collapsed'")
+        return times_likelihood(prior, WholeSum(release, self.lower, self.upper))
+
+    def _width(self, release: Release) -> float:
+        return self.upper - (self.lower if release.settings.get("outside", "clip") == "clip" else 0.0)
 
 
 def _above_zero(theta: Array) -> Array:
@@ -479,6 +555,10 @@ class Normal(ClippedPowers):
         inside = [np.where(close, (mass * gap**k).sum(axis=-1), each) for k, each in enumerate(inside)]
         return below, inside, above
 
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array:
+        """Return differences of the normal distribution function."""
+        return between(special.ndtr((edges - theta[..., :1]) / np.sqrt(theta[..., 1:])))
+
     def draw_parameter(self, prior: NormalInverseGamma, sums: Array, n: Array, rng: np.random.Generator) -> Array:
         """Draw variance, then mean, from the conjugate posterior, in the data's own units."""
         mean, precision = of_one_mean(prior, "prior")
@@ -499,6 +579,40 @@ class Normal(ClippedPowers):
         scatter = 2 * variance * rng.standard_gamma(np.maximum(n - 1, 0) / 2, mean.shape)
         return np.stack([total, scatter + total**2 / n], axis=-1)
 
+    def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
+        """Return latent records, too: exact, for few of them."""
+        return ("gibbs", "records", "naive")
+
+    def default_method(self, release: Release) -> str:
+        """Return latent records where they are few: there sums are not normal, and Gibbs is off."""
+        return "records" if release.n <= _FEW_RECORDS else "gibbs"
+
+    def draw_records(self, theta: Array, n: int, rng: np.random.Generator) -> Array:
+        """Draw normal records."""
+        mean, sd = theta[..., :1], np.sqrt(theta[..., 1:])
+        return np.asarray(mean + sd * rng.normal(size=(*theta.shape[:-1], n)))
+
+    def stretched(
+        self, prior: NormalInverseGamma, theta: Array, records: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array, Array]:
+        """Move mean, in standard deviations, and log standard deviation; records keep their standardised values."""
+        mean, sd = theta[..., 0], np.sqrt(theta[..., 1])
+        step = np.exp(rng.uniform(-4, 0.5, (2, *mean.shape))) * rng.normal(size=(2, *mean.shape))
+        new_sd = sd * np.exp(step[1])
+        # The mean moves by the geometric mean of both standard deviations: as likely there as back.
+        new_mean = mean + np.sqrt(sd * new_sd) * step[0]
+        moved = new_mean[..., None] + (records - mean[..., None]) * (new_sd / sd)[..., None]
+        new = np.stack([new_mean, new_sd**2], axis=-1)
+        return new, moved, self._log_prior(prior, new) - self._log_prior(prior, theta)
+
+    @staticmethod
+    def _log_prior(prior: NormalInverseGamma, theta: Array) -> Array:
+        """Return the log prior density of mean and log standard deviation, up to a constant."""
+        centre, precision = of_one_mean(prior, "prior")
+        mean, variance = theta[..., 0], theta[..., 1]
+        scaled = (prior.rate + 0.5 * precision * (mean - centre) ** 2) / variance
+        return np.asarray(-(prior.shape + 0.5) * np.log(variance) - scaled)
+
     def nearest_released(self, sums: Array, n: Array) -> Array:
         """Keep the mean in [-1, 1] and the mean square between its square and 1, in the released coordinates."""
         total = np.clip(sums[..., 0], -n, n)
@@ -517,7 +631,7 @@ class Normal(ClippedPowers):
 
 
 FAMILIES: Mapping[str, type[Family]] = {
-    each.name: each for each in (Binomial, Multinomial, Exponential, Poisson, Normal)
+    each.name: each for each in (Binomial, Multinomial, Exponential, Poisson, Normal, NegativeBinomial)
 }
 
 

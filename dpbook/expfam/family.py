@@ -20,10 +20,9 @@ from dpbook._arrays import Array
 from dpbook._validation import finite_array, one_of
 from dpbook.expfam.latent_sums import NormalSums, SumsLaw
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity
-from dpbook.posterior import Posterior
 from dpbook.release import Release
 
-__all__ = ["OUTSIDE", "Family", "posterior_of", "require_moderate"]
+__all__ = ["OUTSIDE", "Family", "require_moderate"]
 
 OUTSIDE = ("clip", "redact")
 _LARGEST, _CLOSEST = 1e100, 1e-100  # of bounds: beyond, sums and squares of some records would leave the floats
@@ -39,8 +38,10 @@ class Family(ABC):
     right for one parameter and one statistic, the record itself. Override :attr:`inside_range` if t(x) is not x,
     :attr:`statistic_range` if t has limits, :meth:`check_records` if not every number is a record,
     :meth:`check_parameter` if not every number is a parameter, :meth:`simulate_sums` to make Gibbs mix where noise
-    drowns the sums, :meth:`natural` for posterior sampling, and :attr:`settings` if there are public numbers beside
-    the bounds. A family of your own cannot travel in a release: pass it to ``infer(…, family=…)``.
+    drowns the sums, :meth:`cell_probabilities` so that a release can check the family, :meth:`draw_records` and
+    :meth:`stretched` for the method "records", :meth:`natural` for posterior sampling, and :attr:`settings` if there
+    are public numbers beside the bounds. A family of your own cannot travel in a release: pass it to
+    ``infer(…, family=…)``.
 
     *Shapes.* Arguments of methods are batched: theta is (...) for one parameter and (..., p) for several, and may be
     extreme; sums are (..., size); numbers of records n broadcast with the batch. ``outside`` is what becomes of
@@ -76,10 +77,12 @@ class Family(ABC):
         The one of these labels that every unknown one counts as; without it an unknown label raises.
     mechanisms : tuple of str
         The mechanisms whose releases it can be inferred from.
+    instead : str, default "another family"
+        What to use where a check finds that the family does not fit, beside wider bounds and :func:`release_mean`.
     cautious_theta : optional
         The guess at theta that :func:`preview` takes where none is given.
     default_prior : optional
-        The prior that :func:`preview` takes where none is given.
+        The prior that :func:`preview` and :func:`infer` take where none is given.
 
     Examples
     --------
@@ -125,12 +128,19 @@ class Family(ABC):
     >>> law.log_density(sums, noise).shape, waits.nearest_released(sums + 100, n).ravel()
     ((2,), array([20., 20.]))
     >>> waits.methods(), waits.updated(prior, 3.5, 2), waits.prior_information(prior)
-    (('collapsed', 'gibbs', 'naive'), Gamma(shape=4.0, rate=4.5), array([[0.5]]))
+    (('collapsed', 'records', 'gibbs', 'naive'), Gamma(shape=4.0, rate=4.5), array([[0.5]]))
     >>> waits.sensitivity("clip"), waits.moments(1.0)[0].round(3)
     (2.0, array([0.865, 1.   ]))
     >>> count = expfam.release([0, 1, 1], expfam.Binomial(), epsilon=1.0, rng=rng)
     >>> expfam.Binomial().exact_density(count, expfam.Beta(1, 1)).weights.size
     4
+    >>> expfam.Binomial().exact_draws(count, expfam.Beta(1, 1), 5, rng).shape, expfam.Binomial().default_method(count)
+    ((5,), 'exact')
+    >>> waits.cell_probabilities(theta, np.array([0.0, 1.0, 2.0])).shape
+    (2, 4)
+    >>> made_up = waits.draw_records(theta, 3, rng)
+    >>> made_up.shape, waits.stretched(prior, theta, made_up, rng)[1].shape
+    ((2, 3), (2, 3))
     """
 
     name: str
@@ -144,6 +154,7 @@ class Family(ABC):
     categories: tuple[Any, ...] = ()
     other: Any = None
     mechanisms: tuple[str, ...] = ("laplace", "gaussian")
+    instead: str = "another family"
     cautious_theta: Any = None
     default_prior: Any = None
 
@@ -237,7 +248,19 @@ class Family(ABC):
         low, high = self.inside_range if outside == "clip" else self.released_range
         return exact.bounded_sum([low] * self.size, [high] * self.size, norm=norm)
 
+    @property
+    def check_edges(self) -> tuple[float, ...]:
+        """Edges of the bins in which ``release(…, check=…)`` counts records; by default eight of equal width."""
+        return tuple(np.linspace(*self.bounds, 9).tolist())
+
     # What it may say: the law of the sums
+
+    def cell_probabilities(self, theta: Array, edges: Array) -> Array | None:
+        """Return the probabilities given ``theta`` of the cells around ``edges``, (..., edges + 1); None if not told.
+
+        The first cell lies below the edges, the last above; bins are closed on the left, the last one on both sides.
+        """
+        return None
 
     def moments(self, theta: ArrayLike, outside: str = "clip") -> tuple[Array, Array]:
         """Return mean and covariance of one record's statistics given ``theta`` and ``outside``.
@@ -275,6 +298,20 @@ class Family(ABC):
         """
         return None
 
+    def draw_records(self, theta: Array, n: int, rng: np.random.Generator) -> Array:
+        """Return ``n`` records for each of the parameters ``theta`` (B, ...), (B, n), by ``rng``: for ``"records"``."""
+        raise TypeError(f"{type(self).__name__} does not say how to draw records")
+
+    def stretched(
+        self, prior: Any, theta: Array, records: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array, Array]:
+        """Return moved parameters, the ``records`` (B, n) that they make of the same innovations, log prior ratios.
+
+        For ``"records"``, where parameters and records hold each other fast; by default nothing moves. The ratio is
+        that of the ``prior`` densities in the coordinates in which ``rng`` moved ``theta`` evenly.
+        """
+        return theta, records, np.zeros(len(records))
+
     def nearest_valid(self, sums: Array, n: Array) -> Array:
         """Return the sums of sufficient statistics nearest to ``sums`` that ``n`` records could have."""
         return _within(sums, n, self.statistic_range)
@@ -285,8 +322,12 @@ class Family(ABC):
 
     # What it may say: the posterior
 
+    def default_method(self, release: Release) -> str:
+        """Return the method of :func:`infer` for a ``release`` where none is named; by default the first."""
+        return self.methods(release.mechanism)[0]
+
     def methods(self, mechanism: str = "laplace") -> tuple[str, ...]:
-        """Return the methods of :func:`infer` for releases by ``mechanism``, the default first."""
+        """Return the methods of :func:`infer` for releases by ``mechanism``, that for large n first."""
         return ("collapsed", "gibbs", "naive") if self.parameters == 1 else ("gibbs", "naive")
 
     def natural(self, theta: Array) -> tuple[Array, Array]:
@@ -304,6 +345,10 @@ class Family(ABC):
         """Return the posterior density given ``release`` and ``prior`` exactly, where methods has ``"exact"``."""
         raise TypeError(f"{type(self).__name__} has no exact posterior")
 
+    def exact_draws(self, release: Release, prior: Any, count: int, rng: np.random.Generator) -> Array:
+        """Return ``count`` draws of theta given ``release`` and ``prior`` by ``rng``, where methods has "exact"."""
+        return self.exact_density(release, prior).draw(count, rng)
+
     # What it may say: previews
 
     @property
@@ -314,11 +359,6 @@ class Family(ABC):
     def prior_information(self, prior: Any) -> Array:
         """Return the precision matrix of the ``prior`` in the free directions; default: 1 / its ``variance``."""
         return np.asarray(np.linalg.inv(np.atleast_2d(prior.variance)))
-
-
-def posterior_of(family: Family, theta: Array, method: str) -> Posterior:
-    """Return draws of theta, (chain, draw, ...), as a posterior that knows what its components are called."""
-    return Posterior({"theta": theta}, method, labels={"theta": family.labels} if family.labels else {})
 
 
 def _within(sums: Array, n: Array, each: tuple[float, float]) -> Array:

@@ -51,6 +51,7 @@ def gibbs_start(
     rng: np.random.Generator,
     *,
     outside: str = "clip",
+    several: tuple[Array, Array] | None = None,
 ) -> GibbsState:
     """Start chains apart but not astray: take candidates from the prior and from the release by their likelihood.
 
@@ -69,6 +70,10 @@ def gibbs_start(
     rng : numpy.random.Generator
     outside : {"clip", "redact"}
         What the release did to records outside the bounds.
+    several : pair of ndarray, optional
+        Where each release is several put together, their sums (observation, release, k) and scales (observation,
+        release); ``noisy`` and ``scale`` are then of their weighted means, and ``noise_variance`` has one more axis,
+        the first.
 
     Returns
     -------
@@ -96,9 +101,12 @@ def gibbs_start(
     best = np.argmax(np.where(np.isnan(fit), -np.inf, fit) + rng.gumbel(size=fit.shape), axis=0)[None]
     pick = best if theta.ndim == 3 else best[..., None]
     released = size * np.take_along_axis(mean, best[..., None], axis=0)[0]
-    return GibbsState(
-        np.take_along_axis(theta, pick, axis=0)[0], released, rng.exponential(2 * spread**2, released.shape)
-    )
+    if several is None:
+        first = rng.exponential(2 * spread**2, released.shape)
+    else:
+        of_parts = 2 * several[1][:, None, :, None] ** 2
+        first = rng.exponential(of_parts, (len(several[1]), *released.shape))
+    return GibbsState(np.take_along_axis(theta, pick, axis=0)[0], released, first)
 
 
 def gibbs_step(
@@ -111,6 +119,7 @@ def gibbs_step(
     outside: str,
     laplace: bool,
     leap: bool = False,
+    several: tuple[Array, Array] | None = None,
 ) -> Callable[[np.random.Generator, GibbsState], tuple[GibbsState, None]]:
     """Return the sweep of the sampler: latent sums given theta, theta given them, noise variances given the residuals.
 
@@ -118,7 +127,7 @@ def gibbs_step(
 
     Parameters
     ----------
-    family, prior, noisy, n, scale, outside
+    family, prior, noisy, n, scale, outside, several
         As in :func:`gibbs_start`.
     laplace : bool
         Whether the noise is Laplace, a mixture of normals; otherwise it is normal with sd ``scale``.
@@ -147,17 +156,30 @@ def gibbs_step(
 
     def step(rng: np.random.Generator, state: GibbsState) -> tuple[GibbsState, None]:
         law = family.law_of_sums(state.theta, n, outside)
+        seen = noisy
+        if several is not None:
+            seen, of_mean = _weighted_mean(several[0][:, None], state.noise_variance)
+            state = state._replace(noise_variance=of_mean)
         if leap:
-            _, law = _leap(family, prior, state, law, noisy, n, outside, rng)
-        released, sufficient = law.draw(noisy, state.noise_variance, rng)
+            _, law = _leap(family, prior, state, law, seen, n, outside, rng)
+        released, sufficient = law.draw(seen, state.noise_variance, rng)
         theta = family.draw_parameter(prior, sufficient, n, rng)
-        if laplace:
+        if several is not None:
+            variance = draw_noise_variance(several[0][:, None] - released, several[1][:, None, :, None], rng)
+        elif laplace:
             variance = draw_noise_variance(noisy - released, scale[:, None], rng)
         else:
             variance = np.broadcast_to(fixed, released.shape)
         return GibbsState(theta, released, variance), None
 
     return step
+
+
+def _weighted_mean(noisy: Array, variance: Array) -> tuple[Array, Array]:
+    """Return the mean by precision, and its variance: given the variances, all that several noisy sums say."""
+    precision = 1 / variance
+    total = precision.sum(axis=0)
+    return (precision * noisy).sum(axis=0) / total, 1 / total
 
 
 def _leap(

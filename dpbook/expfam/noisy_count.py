@@ -21,7 +21,7 @@ __all__ = ["after_noisy_count", "after_randomized_response"]
 
 def after_noisy_count(release: Release, prior: Beta) -> BetaMixture:
     """Return a mixture over the possible counts s, with weights proportional to C(n,s) B(alpha+s, beta+n-s) p(z|s)."""
-    counts, log_weights = _log_weights(float(release["sum"][0]), release, prior)
+    counts, log_weights = _log_weights(release, prior)
     weights = np.exp(log_weights - log_weights.max())
     return BetaMixture(weights, prior.alpha + counts, prior.beta + release.n - counts)
 
@@ -37,21 +37,29 @@ def after_randomized_response(release: Release, prior: Beta) -> GridDensity:
     return times_likelihood(prior, log_likelihood)
 
 
-def _log_weights(noisy: float, release: Release, prior: Beta) -> tuple[NDArray[np.int64], Array]:
+def _log_weights(release: Release, prior: Beta) -> tuple[NDArray[np.int64], Array]:
     """Return the counts whose weight is not negligible, and the logarithms of their weights, up to a constant."""
-    n, scale, gaussian = release.n, release.scale["sum"], release.mechanism == "gaussian"
-    # Distances are taken from the possible value nearest to y, which changes the weights by a constant factor only:
-    # |y-s| = |y-c| + |c-s| for every count s, and likewise for squares. A far y then costs no precision.
-    nearest = min(max(noisy, 0.0), float(n))
-    pull = abs(noisy - nearest) / scale
+    n, gaussian, seen = release.n, release.mechanism == "gaussian", release.observations
     extremes = _log_beta_binomial(_turning_points(n, prior), n, prior)
     drop = float(np.ptp(extremes)) + 45.0  # e^-45 is below double precision
-    reach = 1 + scale * (math.sqrt(2 * drop) if gaussian else drop)
-    first, last = math.floor(max(nearest - reach, 0.0)), math.ceil(min(nearest + reach, float(n)))
-    counts = np.arange(first, last + 1)
+    nearest = [min(max(float(each["sum"][0]), 0.0), float(n)) for each in seen]
+    reach = [1 + each.scale["sum"] * (math.sqrt(2 * drop) if gaussian else drop) for each in seen]
+    ends = [(max(at - far, 0.0), min(at + far, float(n))) for at, far in zip(nearest, reach, strict=True)]
+    counts = np.arange(math.floor(min(low for low, _ in ends)), math.ceil(max(high for _, high in ends)) + 1)
+    log_noise = sum(_log_noise(each, at, counts) for each, at in zip(seen, nearest, strict=True))
+    return counts, np.asarray(_log_beta_binomial(counts, n, prior) + log_noise)
+
+
+def _log_noise(release: Release, nearest: float, counts: NDArray[np.int64]) -> Array:
+    """Return the log density of the noise that each count implies, up to a constant.
+
+    Distances are taken from the possible value nearest to y, which changes the density by a constant factor only:
+    |y-s| = |y-c| + |c-s| for every count s, and likewise for squares. A far y then costs no precision.
+    """
+    scale = release.scale["sum"]
     distance = np.abs(nearest - counts) / scale
-    log_noise = -(0.5 * distance + pull) * distance if gaussian else -distance
-    return counts, _log_beta_binomial(counts, n, prior) + log_noise
+    pull = abs(float(release["sum"][0]) - nearest) / scale
+    return np.asarray(-(0.5 * distance + pull) * distance if release.mechanism == "gaussian" else -distance)
 
 
 def _turning_points(n: int, prior: Beta) -> NDArray[np.int64]:

@@ -31,11 +31,23 @@ class NoisyMoments(NamedTuple):
     squares_scale: Array
     n: Array
     laplace: bool
+    several: tuple[NoisyMoments, ...] = ()  # where the above are means: the observations, each for all releases
 
     def some(self, part: slice) -> NoisyMoments:
         """Return a part of the releases."""
         total, squares, total_scale, squares_scale, n = (each[part] for each in self[:5])
-        return NoisyMoments(total, squares, total_scale, squares_scale, n, self.laplace)
+        several = tuple(each.some(part) for each in self.several)
+        return NoisyMoments(total, squares, total_scale, squares_scale, n, self.laplace, several)
+
+    def widened(self) -> NoisyMoments:
+        """Return the same with scales that reach over all observations, for a grid to be laid by."""
+        seen = self.several or (self,)
+        apart = [
+            np.max([np.abs(getattr(each, name) - getattr(self, name)) for each in seen], axis=0) / 3
+            for name in ("total", "squares")
+        ]
+        scales = np.hypot(self.total_scale, apart[0]), np.hypot(self.squares_scale, apart[1])
+        return self._replace(total_scale=scales[0], squares_scale=scales[1])
 
 
 def draw_mean_and_sd(moments: NoisyMoments, draws: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -58,7 +70,8 @@ class _Grid:
     """The law of the exact sum and of the root of the scatter given their noisy values: cells and their masses."""
 
     def __init__(self, moments: NoisyMoments) -> None:
-        n = moments.n[:, None]
+        n, seen = moments.n[:, None], moments.several or (moments,)
+        moments = moments.widened()
         reach = _reach(moments.laplace) * moments.total_scale[:, None]
         noisy = moments.total[:, None]
         self.sums = _edges(noisy, moments.total_scale[:, None], noisy - reach, noisy + reach, _SUMS, moments.laplace)
@@ -69,10 +82,12 @@ class _Grid:
         found = _edges(left[..., None], scale[..., None], 0.0, n[..., None], _SCATTERS, moments.laplace)
         self.roots = np.sqrt(found)
         centre = (self.roots[..., 1:] + self.roots[..., :-1]) / 2
-        log_mass = _log_noise((left[..., None] - centre**2) / scale[..., None], moments.laplace)
-        log_mass += _log_noise((moments.total[:, None] - middle) / moments.total_scale[:, None], moments.laplace)[
-            ..., None
-        ]
+        log_mass = np.zeros(centre.shape)
+        for each in seen:
+            rest = (each.squares[:, None] - of_mean)[..., None] - centre**2
+            log_mass += _log_noise(rest / each.squares_scale[:, None, None], moments.laplace)
+            of_total = _log_noise((each.total[:, None] - middle) / each.total_scale[:, None], moments.laplace)
+            log_mass += of_total[..., None]
         with np.errstate(divide="ignore"):
             log_mass += np.log(np.diff(self.roots)) + np.log(np.diff(self.sums))[..., None]
         mass = np.exp(log_mass - log_mass.max(axis=(1, 2), keepdims=True)).reshape(len(n), -1)

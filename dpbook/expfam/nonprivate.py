@@ -8,7 +8,7 @@ import numpy as np
 
 from dpbook._validation import analyst_generator, integer
 from dpbook.expfam.families import require_family
-from dpbook.expfam.family import Family, posterior_of
+from dpbook.expfam.family import Family
 from dpbook.expfam.reading import coded
 from dpbook.posterior import Posterior
 from dpbook.records import as_chunks
@@ -65,4 +65,4 @@ def infer_nonprivate(
         raise ValueError("data must hold at least one record, got none")
     shape = (chains, -(-draws // chains))
     theta = family.draw_parameter(prior, np.broadcast_to(total, (*shape, family.size)), np.asarray(n), rng)
-    return posterior_of(family, theta, "non-private")
+    return Posterior({"theta": theta}, "non-private", labels={"theta": family.labels} if family.labels else {})

@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike
 from dpbook._arrays import Array
 from dpbook._labels import component_labels
 from dpbook._validation import integer, one_of, privacy_loss
-from dpbook.accounting import gaussian_scale
 from dpbook.expfam.families import require_family
 from dpbook.expfam.family import OUTSIDE, Family
-from dpbook.preview import Preview
+from dpbook.expfam.simulated import FamilyLaw, one_parameter_widths, several_parameter_widths, share_widths
+from dpbook.preview import EpsilonPlan, Preview
+from dpbook.priors import Dirichlet
+from dpbook.widths import expected, scale_for, solved
 
-__all__ = ["preview"]
+__all__ = ["preview", "solve_epsilon"]
 
 
 def preview(
@@ -35,9 +37,10 @@ def preview(
 ) -> Preview:
     """Say, before anything is spent, how noisy a release would be and how much it would teach.
 
-    Normal approximations (the delta method): good to a few per cent where the posterior is narrow and far from the
-    edges of the parameter's range; :func:`infer` makes none of them. Explained in
-    :doc:`/book/background/choosing-epsilon`.
+    Standard deviations are normal approximations (the delta method): good to a few per cent where the posterior is
+    narrow and far from the edges of the parameter's range; :func:`infer` makes none of them. Widths of intervals come
+    from releases that are simulated at the guess, and their posteriors. Explained in
+    :doc:`/book/background/choosing-epsilon` and :doc:`/book/exponential-families/how-much-epsilon`.
 
     Parameters
     ----------
@@ -57,7 +60,8 @@ def preview(
     -------
     Preview
         Standard deviations of theta, numbers for a family of one parameter, else one entry per component;
-        ``sampling_sd`` and ``noise_sd`` are those of the estimate from the released sums.
+        ``sampling_sd`` and ``noise_sd`` are those of the estimate from the released sums. ``width`` is the median
+        width of the 95 % interval, and eight of ten will be between ``width_low`` and ``width_high``.
 
     Examples
     --------
@@ -66,53 +70,152 @@ def preview(
     >>> round(look.noise_sd, 4), round(look.sampling_sd, 4), round(look.break_even_n)
     (0.0022, 0.0057, 952)
     """
-    require_family(family)
-    n = integer("n", n, least=1)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
-    one_of("outside", outside, OUTSIDE)
-    slope, spread = _slope_and_spread(family, _guess(family, theta), outside)
-    change, scale, noise_variance = _noise(family, outside, mechanism, epsilon, delta)
-    free, belief = family.free_directions, _belief(family, prior)
-    released, own = slice(0, family.size), slice(spread.shape[0] - family.size, None)
-
-    def sds(statistics: slice, covariance: Array, prior_information: Array | float = 0.0) -> Any:
-        gradient = n * slope[statistics] @ free
-        information = gradient.T @ np.linalg.pinv(covariance, hermitian=True) @ gradient + prior_information
-        found = np.sqrt(np.diag(free @ np.linalg.inv(information) @ free.T))
-        return float(found[0]) if family.parameters == 1 else found
-
-    sampling, noise = n * spread[released, released], noise_variance * np.eye(family.size)
-    noise_sd, sampling_sd = sds(released, noise), sds(released, sampling)
+    plan = _Plan(family, n, outside, theta, prior, mechanism)
+    scale = scale_for(plan.sensitivity, epsilon, delta, mechanism)
+    noise, sampling = plan.noise(scale), plan.sampling
+    noise_sd, sampling_sd = plan.sds(noise), plan.sds(sampling)
+    width, low, high = (float(each[0]) if family.parameters == 1 else each for each in expected(plan.widths(scale)))
     return Preview(
-        names=family.labels or component_labels("theta", () if family.parameters == 1 else (family.parameters,)),
-        sensitivity=change,
+        names=plan.names,
+        sensitivity=plan.sensitivity,
         noise_scale=scale,
-        noise_sd=noise_sd,
-        sampling_sd=sampling_sd,
-        posterior_sd=sds(released, sampling + noise, belief),
-        nonprivate_sd=sds(own, n * spread[own, own], belief),
-        break_even_n=n * (noise_sd / sampling_sd) ** 2,
+        noise_sd=plan.told(noise_sd),
+        sampling_sd=plan.told(sampling_sd),
+        posterior_sd=plan.told(plan.sds(sampling + noise, plan.belief)),
+        nonprivate_sd=plan.told(plan.nonprivate_sds()),
+        break_even_n=plan.told(n * (noise_sd / sampling_sd) ** 2),
+        width=width,
+        width_low=low,
+        width_high=high,
     )
 
 
+def solve_epsilon(
+    width: float,
+    family: Family,
+    *,
+    n: int,
+    theta: ArrayLike | None = None,
+    of: str | int | None = None,
+    mechanism: str = "laplace",
+    delta: float = 0.0,
+    outside: str = "clip",
+    prior: Any = None,
+) -> EpsilonPlan:
+    """Return the privacy loss at which the 95 % interval of a parameter is expected to have a wanted width.
+
+    The inverse of :func:`preview`, from public numbers alone. Realised widths vary with the records and the noise; the
+    wanted one is their median. Explained in :doc:`/book/exponential-families/how-much-epsilon`.
+
+    Parameters
+    ----------
+    width : float
+        Of the 95 % interval of theta, or of one of its components.
+    family, n, theta, mechanism, delta, outside, prior
+        As in :func:`preview`.
+    of : str or int, optional
+        Which component, by name or number; needed where there are several.
+
+    Returns
+    -------
+    EpsilonPlan
+        With ``epsilon``, and the range in which nine of ten realised widths will be.
+
+    Examples
+    --------
+    >>> from dpbook import expfam
+    >>> plan = expfam.solve_epsilon(0.1, expfam.Binomial(), n=1000, theta=0.3)
+    >>> print(f"{plan.epsilon:.2f}")
+    0.07
+    """
+    _, delta = privacy_loss(1.0, delta, mechanism)
+    plan = _Plan(family, n, outside, theta, prior, mechanism)
+    which = component_of(plan.names, of)
+    return solved(
+        width,
+        lambda scale: plan.widths(scale)[:, which],
+        sampling=float(np.sqrt(np.diag(plan.sampling).max())),
+        sensitivity=plan.sensitivity,
+        delta=delta,
+        mechanism=mechanism,
+    )
+
+
+def component_of(names: tuple[str, ...], of: Any) -> int:
+    """Return the number of the component that is asked for."""
+    if of is None and len(names) > 1:
+        raise TypeError(f"of must be one of {list(names)}: the component whose interval is wanted")
+    if of is None or isinstance(of, str):
+        return names.index(one_of("of", names[0] if of is None else of, names))
+    which = integer("of", of, least=0)
+    if which >= len(names):
+        raise ValueError(f"of must be less than {len(names)}, the number of components, got {which}")
+    return which
+
+
+class _Plan:
+    """A release to come: a family at a guess, with its prior and what one record is expected to add."""
+
+    def __init__(self, family: Any, n: Any, outside: Any, theta: Any, prior: Any, mechanism: str) -> None:
+        require_family(family)
+        self.family, self.n = family, integer("n", n, least=1)
+        self.outside, self.laplace = one_of("outside", outside, OUTSIDE), mechanism == "laplace"
+        self.theta = _guess(family, theta)
+        self.prior = family.default_prior if prior is None else prior
+        self.belief = _belief(family, self.prior)
+        self.sensitivity = family.sensitivity(outside, 1 if self.laplace else 2)
+        self._slope, self._spread = _slope_and_spread(family, self.theta, outside)
+        self.sampling = self.n * self._spread[: family.size, : family.size]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the components of theta are called."""
+        p = self.family.parameters
+        return tuple(self.family.labels or component_labels("theta", () if p == 1 else (p,)))
+
+    def noise(self, scale: float) -> Array:
+        """Return the covariance of the noise."""
+        return (2.0 if self.laplace else 1.0) * scale**2 * np.eye(self.family.size)
+
+    def sds(self, covariance: Array, belief: Array | float = 0.0) -> Array:
+        """Return the standard deviations of theta when the released sums have this covariance."""
+        return self._deviations(slice(0, self.family.size), covariance, belief)
+
+    def nonprivate_sds(self) -> Array:
+        """Return them when the sufficient statistics are known, neither clipped nor noisy."""
+        own = slice(len(self._spread) - self.family.size, None)
+        return self._deviations(own, self.n * self._spread[own, own], self.belief)
+
+    def _deviations(self, statistics: slice, covariance: Array, belief: Array | float) -> Array:
+        free = self.family.free_directions
+        gradient = self.n * self._slope[statistics] @ free
+        information = gradient.T @ np.linalg.pinv(covariance, hermitian=True) @ gradient + belief
+        return np.asarray(np.sqrt(np.diag(free @ np.linalg.inv(information) @ free.T)))
+
+    def told(self, values: Array) -> Any:
+        """Return an entry for each component, a number where there is one."""
+        return float(values[0]) if self.family.parameters == 1 else values
+
+    def widths(self, scale: float) -> Array:
+        """Return the widths (release, p) of intervals over simulated releases."""
+        family, sd = self.family, self.sds(self.sampling + self.noise(scale), self.belief)
+        if family.parameters == 1:
+            simulated = (self.theta, self.n, self.outside, self.prior, float(sd[0]), scale, self.laplace)
+            return one_parameter_widths(family, *simulated)[:, None]
+        if family.prior_type is Dirichlet:
+            alpha = np.ones(family.parameters) if self.prior is None else np.asarray(self.prior.alpha, dtype=float)
+            return share_widths(self.theta, np.broadcast_to(alpha, self.theta.shape), self.n, scale, self.laplace)
+        law = FamilyLaw(family, self.theta, self.outside, self.prior, sd)
+        return several_parameter_widths(law, self.n, scale, self.laplace)
+
+
 def _belief(family: Family, prior: Any) -> Array | float:
-    """Return the precision of the prior, or of the family's own where none is given, along the free directions."""
-    prior = family.default_prior if prior is None else prior
+    """Return the precision of the prior along the free directions, 0 where there is none."""
     if prior is None:
         return 0.0
     family.check_prior(prior)
     return family.prior_information(prior)
-
-
-def _noise(family: Family, outside: str, mechanism: str, epsilon: float, delta: float) -> tuple[float, float, float]:
-    """Return the sensitivity, the scale of the noise and its variance."""
-    if mechanism == "laplace":
-        change = family.sensitivity(outside)
-        scale = change / epsilon
-        return change, scale, 2 * scale**2
-    change = family.sensitivity(outside, 2)
-    scale = gaussian_scale(sensitivity=change, epsilon=epsilon, delta=delta)
-    return change, scale, scale**2
 
 
 def _guess(family: Family, theta: ArrayLike | None) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,15 +25,16 @@ from dpbook._validation import (
     privacy_loss,
     seeded_generator,
 )
-from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
+from dpbook.expfam.cells import Bins, bins_between
 from dpbook.expfam.families import Binomial, require_family
 from dpbook.expfam.family import OUTSIDE, Family
 from dpbook.expfam.reading import coded
+from dpbook.expfam.weights import cell_weight
 from dpbook.mechanisms import private_quantile
 from dpbook.records import ExactSum, exact_sum, grid_unit
 from dpbook.release import Release
-from dpbook.sensitivity import rounded
+from dpbook.sensitivity import beside_histogram, rounded
 
 __all__ = [
     "PrivateBounds",
@@ -86,11 +87,12 @@ def release(
     outside: str = "clip",
     mechanism: str = "laplace",
     delta: float = 0.0,
+    check: float = 0.0,
     bounds_from: PrivateBounds | None = None,
     rng: np.random.Generator | None = None,
     budget: PrivacyBudget | None = None,
 ) -> Release:
-    """Release the sufficient statistics of a family with noise.
+    """Release the sufficient statistics of a family with noise, and what would show that the family is wrong.
 
     epsilon-DP (Laplace) or (epsilon, delta)-DP (Gaussian) for replace-one neighbours, n public. NaN, or a record
     outside a discrete domain, raises an error, which is not private: only the curator may see it. Continuous records
@@ -114,6 +116,10 @@ def release(
         What becomes of records outside the bounds of an unbounded family: moved to the nearest bound, or left out.
     mechanism : {"laplace", "gaussian"}
         The noise.
+    check : float, default 0.0
+        The share of the privacy loss, such as 0.1, that a coarse histogram of the records takes: :func:`infer` then
+        compares it with the family, and warns. It counts records before they are clipped, and in two cells more those
+        below and above the bounds. Explained in :doc:`/book/exponential-families/is-the-family-right`.
     bounds_from : PrivateBounds, optional
         What :func:`private_bounds` returned, where the family's bounds are those: the release then says so, and what
         they cost. Their price is not part of epsilon.
@@ -125,7 +131,8 @@ def release(
     Returns
     -------
     Release
-        With the noisy sums of the family's statistics as ``.values["sum"]``.
+        With the noisy sums of the family's statistics as ``.values["sum"]``; with a check, too, the counts between the
+        edges in its settings as ``["histogram"]``, and those below and above the bounds as ``["clipped"]``.
 
     Examples
     --------
@@ -140,35 +147,28 @@ def release(
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
-    norm = 1 if mechanism == "laplace" else 2
-    centre, unit = _grid(family, outside)
-    bound = _rounded_sensitivity(family, outside, norm)
-    if mechanism == "laplace":
-        noise.require_laplace_on_sum(unit, bound, epsilon, rng)
-    else:
-        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=unit, statistics=family.size)
-        noise.require_gaussian_on_sum(unit, scale)
-    total = _sums(data, family, outside)
-    charge(budget, epsilon, delta, label=f"{family.name} sum")
-    if mechanism == "laplace":
-        noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
-    else:
-        noisy = noise.add_gaussian_to_sum(total, scale, rng)
+    plan = _Plan.of(family, outside, mechanism, check)
+    on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=plan.unit, statistics=plan.statistics)
+    total = _sums(data, family, outside, plan)
+    paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     settings = {} if family.bounded else {"outside": outside}
-    return Release(
-        values={"sum": noisy + total.n * centre},
+    values, each = plan.named(noisy, total.n)
+    made = Release(
+        values=values,
         model=family.name,
         mechanism=mechanism,
-        scale={"sum": scale},
-        sensitivity={"sum": bound},
+        scale={name: scale / weight for name, weight in each.items()},
+        sensitivity={name: plan.bound / weight for name, weight in each.items()},
         epsilon=epsilon,
         delta=delta,
         n=total.n,
         bounds={"x": family.bounds},
-        settings={**family.settings, **settings, **origin},
-        centre={"sum": centre} if centre else {},
+        settings={**family.settings, **settings, **origin, **plan.settings},
+        centre={"sum": plan.centre} if plan.centre else {},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_randomized_response(
@@ -207,12 +207,12 @@ def release_randomized_response(
     epsilon, rng = positive("epsilon", epsilon), seeded_generator(rng)
     noise.require_flips(2, epsilon, rng)
     ones = _sums(data, Binomial(), "clip")
-    charge(budget, epsilon, 0.0, label="randomised response")
+    paid = charge(budget, epsilon, 0.0, label="randomised response")
     # Answers are exchangeable, so flipping sorted ones gives the count the same law as flipping them in order.
     total = round(float(ones.values[0]))
     answers = np.repeat(np.array([1, 0], dtype=np.int64), [total, ones.n - total])
     reports = noise.flip(answers, 2, epsilon, rng)
-    return Release(
+    made = Release(
         values={"reports": np.array([reports.sum()])},
         model="binomial",
         mechanism="randomized response",
@@ -224,6 +224,7 @@ def release_randomized_response(
         settings={"truth": 1 / (1 + math.exp(-epsilon))},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_posterior_samples(
@@ -296,9 +297,9 @@ def release_posterior_samples(
     # choose() draws in proportion to exp(utility · ε'/(2Δ)); ε' = 2Δ/T is at most epsilon / count.
     each = 2 * bound / temperature
     noise.require_choice(bound, each, rng)
-    charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
+    paid = charge(budget, epsilon, 0.0, label=f"{family.name} posterior samples")
     drawn = [theta[noise.choose(utility, bound, each, rng)] for _ in range(count)]
-    return Release(
+    made = Release(
         values={"theta": np.array(drawn)},
         model=f"{family.name} posterior samples",
         mechanism="exponential",
@@ -310,6 +311,7 @@ def release_posterior_samples(
         settings={"grid": theta.size},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def private_bounds(
@@ -384,10 +386,51 @@ def _origin_of_bounds(bounds_from: Any, family: Family) -> dict[str, float]:
     return {"bounds_epsilon": bounds_from.epsilon}
 
 
-def _rounded_sensitivity(family: Family, outside: str, norm: int) -> float:
-    """Return the sensitivity of the sums of rounded statistics."""
-    bound, unit = family.sensitivity(outside, norm), _grid(family, outside)[1]
-    return bound if family.whole_numbers and unit <= 1 else rounded(bound, family.size, unit, norm)
+class _Plan(NamedTuple):
+    """What is summed, from public numbers: sums less a centre on a grid, and a weighted histogram if there is one."""
+
+    centre: float
+    unit: float
+    bound: float  # the sensitivity of what is summed, rounded
+    size: int  # of the sums
+    cells: Bins | None = None
+    weight: float = 0.0
+    check: float = 0.0
+
+    @classmethod
+    def of(cls, family: Family, outside: str, mechanism: str, check: Any = 0.0) -> _Plan:
+        """Return the plan of a release; raise where a check makes no sense."""
+        norm = 1 if mechanism == "laplace" else 2
+        own, (centre, unit) = family.sensitivity(outside, norm), _grid(family, outside)
+        weight = cell_weight(check, own, mechanism)
+        if not weight:
+            whole = family.whole_numbers and unit <= 1
+            return cls(centre, unit, own if whole else rounded(own, family.size, unit, norm), family.size)
+        if family.bounded:
+            raise ValueError(f"check must be 0 for {family!r}: its counts are all that a check could see; got {check}")
+        cells, unit = bins_between(family.bounds, family.check_edges), max(unit, grid_unit(weight))
+        joint = beside_histogram(own, cells=weight, norm=norm)
+        bound = rounded(joint, family.size + len(cells.edges) + 1, unit, norm)
+        return cls(centre, unit, bound, family.size, cells, weight, float(check))
+
+    @property
+    def statistics(self) -> int:
+        """How many numbers are summed."""
+        return self.size + (len(self.cells.edges) + 1 if self.cells else 0)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a release says of its check."""
+        return {"check": self.check, "edges": self.cells.edges} if self.cells else {}
+
+    def named(self, noisy: Array, n: int) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return the noisy numbers in the units of records and counts, by name, and what each was weighted by."""
+        values, each = {"sum": noisy[: self.size] + n * self.centre}, {"sum": 1.0}
+        if self.cells:
+            counts = noisy[self.size :] / self.weight
+            values |= {"histogram": counts[:-2], "clipped": counts[-2:]}
+            each |= {"histogram": self.weight, "clipped": self.weight}
+        return values, each
 
 
 def _grid(family: Family, outside: str) -> tuple[float, float]:
@@ -429,24 +472,30 @@ def _log_posterior(total: ExactSum, family: Family, prior: Any, theta: Array) ->
     eta, normaliser, log_prior = _log_posterior_terms(family, prior, theta)
     centre, _ = _grid(family, "clip")
     utility = log_prior + eta * (total.values[0] + total.n * centre) - total.n * normaliser
-    change = _rounded_sensitivity(family, "clip", 1)
+    change = _Plan.of(family, "clip", "laplace").bound
     # The utility is computed in floats: a few units in the last place of the largest number that can occur in it.
     largest = total.n * (np.abs(eta).max() * family.magnitude + np.abs(normaliser).max()) + np.abs(log_prior).max()
     return utility, float(np.abs(eta).max() * change * (1 + 1e-12) + 2.0**-48 * largest)
 
 
-def _sums(data: Any, family: Family, outside: str) -> ExactSum:
-    """Sum the family's released statistics exactly, less its centre, on its public grid."""
-    statistics = functools.partial(_statistics, family=family, outside=outside)
-    return exact_sum(coded(data, family), statistics, unit=_grid(family, outside)[1], name="data")
+def _sums(data: Any, family: Family, outside: str, plan: _Plan | None = None) -> ExactSum:
+    """Sum the family's released statistics exactly, less its centre, on its public grid; and the cells, weighted."""
+    plan = _Plan.of(family, outside, "laplace") if plan is None else plan
+    statistics = functools.partial(_statistics, family=family, outside=outside, plan=plan)
+    return exact_sum(coded(data, family), statistics, unit=plan.unit, name="data")
 
 
-def _statistics(rows: Array, *, family: Family, outside: str) -> Array:
+def _statistics(rows: Array, *, family: Family, outside: str, plan: _Plan) -> Array:
     """Return what each record adds, within the range that the noise is for, whatever a family of one's own says."""
     if rows.shape[1] != 1:
         raise ValueError(f"data must have one column, got {rows.shape[1]}")
-    span, (centre, _) = family.inside_range if outside == "clip" else family.released_range, _grid(family, outside)
+    span = family.inside_range if outside == "clip" else family.released_range
     released = np.clip(family.released(rows, outside), *span)
     if family.whole_numbers:
         released = np.rint(released)
-    return released - centre if centre else released
+    if plan.centre:
+        released = released - plan.centre
+    if plan.cells is None:
+        return released
+    cells = plan.cells.indicators(rows[:, 0])
+    return np.hstack([released, plan.weight * cells[:, 1:-1], plan.weight * cells[:, [0, -1]]])

@@ -33,7 +33,10 @@ def infer_shapes(
     labels = _check(releases)
     alpha = _alpha(prior, len(labels))
     shape = (chains, -(-draws // chains))
-    counts = [draw_counts(_table(each, alpha), shape[0] * shape[1], rng).reshape(*shape, -1) for each in releases]
+    counts = [
+        draw_counts(NoisyTable.of(each, "histogram", alpha), shape[0] * shape[1], rng).reshape(*shape, -1)
+        for each in releases
+    ]
     shares = draw_probabilities(np.stack(counts), alpha, rng)
     named = {"probabilities": labels}
     edges = cells_of(releases[0])
@@ -53,7 +56,7 @@ def _check(releases: Sequence[Release]) -> tuple[str, ...]:
     """Return what the cells are called; raise unless the releases are of one kind."""
     first = releases[0]
     for each in releases:
-        each.require(model=first.model, mechanisms=("laplace", "gaussian"))
+        each.require(model=first.model, mechanisms=("laplace", "gaussian"), several=True)
         if (each.mechanism, each.settings, dict(each.bounds)) != (first.mechanism, first.settings, dict(first.bounds)):
             raise ValueError("release must be a sequence of one model, one mechanism, and the same bounds and cells")
     labels = labels_of(first)
@@ -70,20 +73,25 @@ def _alpha(prior: Any, cells: int) -> Array:
     return np.asarray(prior.alpha, dtype=float)
 
 
-def _table(release: Release, alpha: Array) -> NoisyTable:
-    noisy = np.asarray(release["histogram"], dtype=float)
-    return NoisyTable(noisy, release.scale["histogram"], release.n, alpha, release.mechanism == "laplace")
-
-
 def _mean_and_sd(releases: Sequence[Release], draws: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draw mean and standard deviation in the data's units, (release, draw)."""
-    total, squares = (np.array([float(each[name][0]) for each in releases]) for name in ("sum", "squares"))
-    of_total, of_squares = (np.array([each.scale[name] for each in releases]) for name in ("sum", "squares"))
-    n = np.array([float(each.n) for each in releases])
-    moments = NoisyMoments(total, squares, of_total, of_squares, n, releases[0].mechanism == "laplace")
+    moments, counts = _moments(releases), {len(each.observations) for each in releases}
+    if len(counts) > 1:
+        raise ValueError(f"release must be a sequence in which equally many are put together, got {sorted(counts)}")
+    if counts != {1}:
+        seen = zip(*(each.observations for each in releases), strict=True)
+        moments = moments._replace(several=tuple(_moments(each) for each in seen))
     mean, sd = draw_mean_and_sd(moments, draws, rng)
     low, high = releases[0].bounds["x"]
     return (low + high) / 2 + (high - low) / 2 * mean, (high - low) / 2 * sd
+
+
+def _moments(releases: Sequence[Release]) -> NoisyMoments:
+    """Return the noisy sums and squares of some releases."""
+    total, squares = (np.array([float(each[name][0]) for each in releases]) for name in ("sum", "squares"))
+    of_total, of_squares = (np.array([each.scale[name] for each in releases]) for name in ("sum", "squares"))
+    n = np.array([float(each.n) for each in releases])
+    return NoisyMoments(total, squares, of_total, of_squares, n, releases[0].mechanism == "laplace")
 
 
 def _notes(release: Release, shares: Array) -> list[str]:

@@ -77,7 +77,10 @@ class HistogramPosterior(Posterior):
         return Posterior({"functional": shares @ scores}, self.method)
 
     def population_quantile(self, q: float) -> Posterior:
-        """Return the posterior of a quantile of the records, which are taken as spread evenly over each bin.
+        """Return the posterior of a quantile of the records, and of the ends of the bin that it lies in.
+
+        The histogram tells the bin. Where in it the quantile lies follows only if records are spread evenly over each
+        bin, which crowded records and whole numbers are not: ``lowest`` and ``highest`` assume nothing.
 
         Parameters
         ----------
@@ -87,7 +90,7 @@ class HistogramPosterior(Posterior):
         Returns
         -------
         Posterior
-            With draws of ``quantile``; where it lies beyond the bins, they end at the outermost edge.
+            With draws of ``lowest``, ``quantile`` and ``highest``; beyond the bins, they end at the outermost edge.
         """
         if not self.edges:
             raise ValueError("population_quantile needs bins of numbers: the cells of this histogram are labels")
@@ -97,7 +100,8 @@ class HistogramPosterior(Posterior):
         below, above = (np.take_along_axis(reached, after - step, axis=-1)[..., 0] for step in (1, 0))
         within = np.clip((share - below) / np.maximum(above - below, np.finfo(float).tiny), 0.0, 1.0)
         start, end = edges[after[..., 0] - 1], edges[after[..., 0]]
-        return Posterior({"quantile": start + within * (end - start)}, self.method)
+        even = start + within * (end - start)
+        return Posterior({"lowest": start, "quantile": even, "highest": end}, self.method)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

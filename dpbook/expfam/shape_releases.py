@@ -6,7 +6,6 @@ Every release is private for replace-one neighbours, n public. The section on a 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,13 @@ from numpy.typing import ArrayLike
 from dpbook import noise
 from dpbook._arrays import Array
 from dpbook._validation import interval, privacy_loss, seeded_generator
-from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.cells import Bins, bins_between
 from dpbook.expfam.families import Multinomial
 from dpbook.expfam.family import require_moderate
 from dpbook.expfam.reading import coded
 from dpbook.expfam.weights import weights_for
-from dpbook.records import ExactSum, exact_sum, grid_unit
+from dpbook.records import exact_sum, grid_unit
 from dpbook.release import Release
 from dpbook.sensitivity import histogram, mean_and_shape, rounded
 
@@ -95,15 +93,16 @@ def release_mean(
     norm, unit = 1 if mechanism == "laplace" else 2, grid_unit(max(1.0, *weights))
     bound = rounded(mean_and_shape(squares=weights[0], cells=weights[1], norm=norm), len(cells.edges) + 3, unit, norm)
     statistics = functools.partial(_mean_statistics, cells=cells, weights=weights)
-    add = _calibrated(unit, bound, len(cells.edges) + 3, epsilon, delta, mechanism, seeded_generator(rng))
+    size, rng = len(cells.edges) + 3, seeded_generator(rng)
+    on_sum = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=size)
     total = exact_sum(data, statistics, unit=unit, name="data")
     if total.n < _FEWEST:
         raise ValueError(f"data must hold at least {_FEWEST} records, got {total.n}")
-    charge(budget, epsilon, delta, label="mean")
-    noisy, scale = add(total)
+    paid = charge(budget, epsilon, delta, label="mean", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     each = {"sum": 1.0, "squares": weights[0], "histogram": weights[1]}
     parts = {"sum": noisy[:1], "squares": noisy[1:2], "histogram": noisy[2:]}
-    return Release(
+    made = Release(
         values={name: part / each[name] for name, part in parts.items()},
         model="mean",
         mechanism=mechanism,
@@ -116,6 +115,7 @@ def release_mean(
         settings={"edges": cells.edges, "shape": float(shape)},
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_histogram(
@@ -177,12 +177,13 @@ def release_histogram(
     norm, unit = 1 if mechanism == "laplace" else 2, grid_unit(1.0)
     bound = histogram(norm=norm)
     statistics = functools.partial(_indicators, cells=cells, count=count)
-    add = _calibrated(unit, bound, count, epsilon, delta, mechanism, seeded_generator(rng))
+    rng = seeded_generator(rng)
+    on_sum = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=count)
     total = exact_sum(data if family is None else coded(data, family), statistics, unit=unit, name="data")
-    charge(budget, epsilon, delta, label="histogram")
-    noisy, scale = add(total)
+    paid = charge(budget, epsilon, delta, label="histogram", **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     public = {"edges": cells.edges} if cells is not None else {"labels": family.categories}  # type: ignore[union-attr]
-    return Release(
+    made = Release(
         values={"histogram": noisy},
         model="histogram",
         mechanism=mechanism,
@@ -195,24 +196,7 @@ def release_histogram(
         settings=public,
         float_safe=rng is None,
     )
-
-
-def _calibrated(
-    unit: float,
-    bound: float,
-    statistics: int,
-    epsilon: float,
-    delta: float,
-    mechanism: str,
-    rng: np.random.Generator | None,
-) -> Callable[[ExactSum], tuple[Array, float]]:
-    """Return the noise for sums of this sensitivity, which gives its scale too; raise if it cannot be drawn."""
-    if mechanism == "laplace":
-        noise.require_laplace_on_sum(unit, bound, epsilon, rng)
-        return lambda total: noise.add_laplace_to_sum(total, bound, epsilon, rng)
-    scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=unit, statistics=statistics)
-    noise.require_gaussian_on_sum(unit, scale)
-    return lambda total: (noise.add_gaussian_to_sum(total, scale, rng), scale)
+    return paid.entered(made)
 
 
 def _mean_statistics(rows: Array, *, cells: Bins, weights: tuple[float, float]) -> Array:
@@ -221,18 +205,16 @@ def _mean_statistics(rows: Array, *, cells: Bins, weights: tuple[float, float]) 
     records = _one_column(rows)
     # Clipped first: a record may lie further away than the largest float of half-widths.
     scaled = np.clip((np.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
-    table = np.zeros((records.size, len(cells.edges) + 3))
-    table[:, 0], table[:, 1] = scaled, weights[0] * scaled**2
-    table[np.arange(records.size), 2 + cells.codes(records)] = weights[1]
-    return table
+    return np.column_stack([scaled, weights[0] * scaled**2, weights[1] * cells.indicators(records)])
 
 
 def _indicators(rows: Array, *, cells: Bins | None, count: int) -> Array:
     """Return, of each record, the cell that it is in."""
     records = _one_column(rows)
-    codes = records.astype(np.int64) if cells is None else cells.codes(records)
+    if cells is not None:
+        return cells.indicators(records)
     table = np.zeros((records.size, count))
-    table[np.arange(records.size), codes] = 1.0
+    table[np.arange(records.size), records.astype(np.int64)] = 1.0
     return table
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpbook._arrays import Array
+from dpbook.release import Release
 
 __all__ = ["NoisyTable", "draw_counts", "draw_probabilities"]
 
@@ -32,6 +33,29 @@ class NoisyTable(NamedTuple):
     n: int
     alpha: Array
     laplace: bool
+    several: tuple[Array, Array] | None = None  # where ``noisy`` is a mean: (observation, k) counts, their scales
+
+    @classmethod
+    def of(cls, release: Release, name: str, alpha: Array) -> NoisyTable:
+        """Return the table that a release, or several put together, holds under a name."""
+        noisy, scale = np.asarray(release[name], dtype=float), release.scale[name]
+        table = cls(noisy, scale, release.n, alpha, release.mechanism == "laplace")
+        seen = release.observations
+        if len(seen) == 1:
+            return table
+        parts = np.stack([np.asarray(each[name], dtype=float) for each in seen])
+        return table._replace(several=(parts, np.array([each.scale[name] for each in seen])))
+
+    def log_noise(self, counts: Array) -> Array:
+        """Return the log density of the noise that counts (k, points) imply, up to a constant."""
+        noisy, scale = (self.noisy[None], np.array([self.scale])) if self.several is None else self.several
+        away = (noisy[:, :, None] - counts) / scale[:, None, None]
+        return np.asarray((-np.abs(away) if self.laplace else -0.5 * away**2).sum(axis=0))
+
+    @property
+    def apart(self) -> float:
+        """How far the observations of a cell lie from their mean, at most."""
+        return 0.0 if self.several is None else float(np.abs(self.several[0] - self.noisy).max())
 
 
 def draw_counts(table: NoisyTable, draws: int, rng: np.random.Generator) -> Array:
@@ -68,15 +92,14 @@ class _Law(NamedTuple):
 
 def _law(table: NoisyTable, wide: bool) -> _Law | None:
     """Return the tilted laws, None where the lattice around the noisy counts is too narrow for them."""
-    noisy, scale, n, alpha, laplace = table
+    noisy, scale, n, alpha, laplace = table[:5]
     nearest = np.clip(noisy, 0, n)
-    reach = n if wide else _REACH * max(scale, 1.0)
+    reach = n if wide else _REACH * max(scale, 1.0) + table.apart
     first = np.floor(np.maximum(nearest - reach, 0))
     length = int(np.max(np.minimum(np.ceil(nearest + reach), n) - first)) + 1
     step = -(-length // _POINTS)
     h = first[:, None] + float(step) * np.arange(-(-length // step))
-    away = (noisy[:, None] - h) / scale
-    log_law = (-np.abs(away) if laplace else -0.5 * away**2) + special.gammaln(alpha[:, None] + h)
+    log_law = table.log_noise(h) + special.gammaln(alpha[:, None] + h)
     log_law -= special.gammaln(h + 1)
     log_law[h > n] = -np.inf
     tilt, mass = _tilted(log_law, h - first[:, None], n - first.sum())

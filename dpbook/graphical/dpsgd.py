@@ -120,35 +120,34 @@ def release_dpsgd(
     paid = charge(budget, *charged, label="noisy gradients")
     theta = descend(units, tables, training, multiplier * training.clip, analyst_generator(rng))
     names = [group_name(group) for group in groups]
-    return paid.entered(
-        Release(
-            values=dict(zip(names, tables.split(theta), strict=True)),
-            model=POTENTIALS_MODEL,
-            mechanism="gaussian",
-            scale=dict.fromkeys(names, multiplier * training.clip),
-            sensitivity=dict.fromkeys(names, 2 * training.clip),
-            epsilon=charged[0],
-            delta=charged[1],
-            n=units.n,
-            settings={
-                "domain": known.settings,
-                "cliques": groups,
-                "learning_rate": training.learning_rate,
-                "clip": training.clip,
-                "sampling": training.sampling,
-                "steps": training.steps,
-                "noise_multiplier": multiplier,
-                "accountant": "privacy loss distribution, replace-one",
-                "tuned_over": training.tuned_over,
-                "tuning": training.tuning,
-                "epsilon_a_run": epsilon,
-                "delta_a_run": delta,
-                "epsilon_with_tuning": all_runs[0],
-                "delta_with_tuning": all_runs[1],
-            },
-            float_safe=False,
-        )
+    made = Release(
+        values=dict(zip(names, tables.split(theta), strict=True)),
+        model=POTENTIALS_MODEL,
+        mechanism="gaussian",
+        scale=dict.fromkeys(names, multiplier * training.clip),
+        sensitivity=dict.fromkeys(names, 2 * training.clip),
+        epsilon=charged[0],
+        delta=charged[1],
+        n=units.n,
+        settings={
+            "domain": known.settings,
+            "cliques": groups,
+            "learning_rate": training.learning_rate,
+            "clip": training.clip,
+            "sampling": training.sampling,
+            "steps": training.steps,
+            "noise_multiplier": multiplier,
+            "accountant": "privacy loss distribution, replace-one",
+            "tuned_over": training.tuned_over,
+            "tuning": training.tuning,
+            "epsilon_a_run": epsilon,
+            "delta_a_run": delta,
+            "epsilon_with_tuning": all_runs[0],
+            "delta_with_tuning": all_runs[1],
+        },
+        float_safe=False,
     )
+    return paid.entered(made)
 
 
 def with_rate(training: Any, domain: Domain, groups: Groups) -> Training:

@@ -302,7 +302,7 @@ def field_of(release: Release, *, inference: str = "auto") -> MarkovRandomField:
     """
     if not isinstance(release, Release):
         raise TypeError(f"release must be a Release of potentials, got {type(release).__name__}")
-    release.require(model=POTENTIALS_MODEL)
+    release.require(model=POTENTIALS_MODEL, several=False)  # means of potentials are those of no field
     domain = Domain.of_settings(release.settings["domain"])
     steps = int(release.settings["steps"])
     report = FitReport("dp-sgd", steps, True, f"{steps} noisy steps", float("nan"))

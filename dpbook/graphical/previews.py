@@ -12,6 +12,7 @@ from dpbook._validation import integer, positive
 from dpbook.graphical.domain import Domain, checked_groups, group_name
 from dpbook.preview import Preview
 from dpbook.sensitivity import histogram
+from dpbook.widths import NORMAL
 
 __all__ = ["preview"]
 
@@ -31,7 +32,8 @@ def preview(domain: Domain | Mapping[str, Any], cliques: Sequence[Any], *, n: in
     Returns
     -------
     Preview
-        For each table the standard deviations of the count in a cell of average size; the notes hold the number of
+        For each table the standard deviations of the count in a cell of average size, and the ``width`` of a normal
+        95 % interval of it; the notes hold the number of
         ``cells`` that would be released, and the ``relative_error``, the noise's standard deviation over the average
         count in the largest table: above 1, most of its cells are noise.
 
@@ -64,5 +66,6 @@ def preview(domain: Domain | Mapping[str, Any], cliques: Sequence[Any], *, n: in
         posterior_sd=np.hypot(sd, sampling),
         nonprivate_sd=sampling,
         break_even_n=sd**2 / (share * (1 - share)),
+        width=NORMAL * np.hypot(sd, sampling),
         notes={"cells": int(sizes.sum()), "relative_error": sd / (n * float(share.min()))},
     )

@@ -100,24 +100,23 @@ def release(
     names = [group_name(group) for group in groups]
     ends = np.cumsum([table.size for table in exact.tables])[:-1]
     parts = np.split(noisy, ends)
-    return paid.entered(
-        Release(
-            values={k: part.reshape(t.shape) for k, part, t in zip(names, parts, exact.tables, strict=True)},
-            model=TABLES_MODEL,
-            mechanism="laplace",
-            scale=dict.fromkeys(names, scale),
-            sensitivity=dict.fromkeys(names, sensitivity),
-            epsilon=epsilon,
-            n=exact.n,
-            settings={
-                "domain": known.settings,
-                "cliques": groups,
-                "totals known": null is None,
-                "unit": "one row" if person is None else "one person",
-            },
-            float_safe=rng is None,
-        )
+    made = Release(
+        values={k: part.reshape(t.shape) for k, part, t in zip(names, parts, exact.tables, strict=True)},
+        model=TABLES_MODEL,
+        mechanism="laplace",
+        scale=dict.fromkeys(names, scale),
+        sensitivity=dict.fromkeys(names, sensitivity),
+        epsilon=epsilon,
+        n=exact.n,
+        settings={
+            "domain": known.settings,
+            "cliques": groups,
+            "totals known": null is None,
+            "unit": "one row" if person is None else "one person",
+        },
+        float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def checked_epsilon(epsilon: Any, steps: float) -> float:

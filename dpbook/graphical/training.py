@@ -135,7 +135,7 @@ def gradient_noise(*, epsilon: float, delta: float, sampling: float, steps: int)
         The privacy loss of all steps. Above an epsilon of 500 the noise is that of 500; delta is at least 1e-12, below
         which the accountant's own rounding shows.
     sampling, steps : float, int
-        In (0, 1]; from 1 to 10⁶.
+        The share of the records that a step takes, in (0, 1], and how many steps there are, from 1 to 10⁶.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Bayesian linear regression under differential privacy: noisy sums, and posteriors that know of the noise.
 
-``release`` reads data and spends budget; ``infer`` reads a release only, ``preview`` nothing but public numbers.
+``release`` reads data and spends budget; ``infer`` reads a release only, ``preview`` and
+``solve_epsilon`` nothing but public numbers.
 Chapter 4 explains the methods, from the naive posterior to a sampler that mixes.
 """
 
@@ -12,7 +13,7 @@ from dpbook.regression.inference import infer
 from dpbook.regression.layout import Layout
 from dpbook.regression.nonprivate import infer_nonprivate
 from dpbook.regression.posterior import RegressionPosterior
-from dpbook.regression.previews import preview
+from dpbook.regression.previews import preview, solve_epsilon
 from dpbook.regression.releases import release
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "moments",
     "preview",
     "release",
+    "solve_epsilon",
 ]
 
 

@@ -116,7 +116,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     """
 
     # scikit-learn reads an estimator's parameters off this signature, one by one: they cannot be gathered.
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         epsilon: float = 1.0,
         x_bounds: Any = None,

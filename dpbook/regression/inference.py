@@ -184,6 +184,8 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
+    if method is None and prior is not None and any(len(getattr(each, "observations", ())) > 1 for each in batch):
+        method = "moments"  # which reads releases that were put together; collapsed does not
     task = task_of(batch, prior, covariates, method=_any_of(prior) if method is None else method)
     if method is None and prior is None:
         choices = choose(task, np.random.default_rng(_LOOK))  # a generator of its own: draws do not depend on the look

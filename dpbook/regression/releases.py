@@ -17,7 +17,6 @@ import numpy as np
 from dpbook import noise
 from dpbook._arrays import Array
 from dpbook._validation import column_labels, flag, privacy_loss, seeded_generator
-from dpbook.accounting import gaussian_scale
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.records import as_chunks, exact_sum, side_by_side
 from dpbook.regression.coordinates import MODEL, Coordinates, column_bounds, column_names, covariate_bounds
@@ -114,20 +113,12 @@ def release(
     layout = _layout_of(len(total.totals), intercept, moments)
     inside = box.coordinates(layout.d)
     bound = sensitivity_of(inside, moments, mechanism, len(total.totals))
-    scale = 0.0
-    if mechanism == "laplace":
-        noise.require_laplace_on_sum(UNIT, bound, epsilon, rng)
-    else:  # without an intercept nothing is centred: narrow bounds may span few steps of the grid
-        size = len(total.totals)
-        scale = gaussian_scale(sensitivity=bound, epsilon=epsilon, delta=delta, unit=UNIT, statistics=size)
-        noise.require_gaussian_on_sum(UNIT, scale)
-    charge(budget, epsilon, delta, label=MODEL)
-    if mechanism == "laplace":
-        noisy, scale = noise.add_laplace_to_sum(total, bound, epsilon, rng)
-    else:
-        noisy = noise.add_gaussian_to_sum(total, scale, rng)
+    # Without an intercept nothing is centred: narrow bounds may span few steps of the grid.
+    on_sum = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=UNIT, statistics=len(total.totals))
+    paid = charge(budget, epsilon, delta, label=MODEL, **on_sum.loss)
+    noisy, scale = on_sum.add(total)
     values = {"sums": noisy[: layout.size]} | ({"moments": noisy[layout.size :]} if moments else {})
-    return Release(
+    made = Release(
         values=values,
         model=MODEL,
         mechanism=mechanism,
@@ -140,6 +131,7 @@ def release(
         settings=inside.settings,
         float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 class _Box:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import functools
 
-from dpbook.records import grid_unit
 from dpbook.regression.coordinates import Coordinates
 from dpbook.sensitivity import fourth_moments, rounded, second_moments
 
 __all__: list[str] = []
 
-UNIT = grid_unit(1.0)  # in coordinates no statistic exceeds 1
+UNIT = 2.0**-32  # records.grid_unit(1.0): in coordinates no statistic exceeds 1; previews must not import records
 
 
 def sensitivity_of(inside: Coordinates, moments: bool, mechanism: str, statistics: int) -> float:

@@ -72,6 +72,7 @@ class Task:
     covariates: CovariatePrior
     moments: Array | None = None  # (release, m), the noisy sums of Layout.higher, where they were released
     bounds: tuple[Array, Array] | None = None  # (release, d + 1), the response last; None: [-1, 1]
+    several: tuple[Array, Array] | None = None  # where ``noisy`` are means: (observation, release, k), and their scales
 
     @property
     def releases(self) -> int:
@@ -97,7 +98,7 @@ class Task:
     @property
     def sums(self) -> NoisySums:
         """The noisy sums alone."""
-        return NoisySums(self.noisy, self.scale, self.n, self.laplace)
+        return NoisySums(self.noisy, self.scale, self.n, self.laplace, self.several)
 
     def stated(self) -> ParameterPrior:
         """Return the prior that an analyst stated; raise where there is none."""
@@ -124,6 +125,7 @@ class Task:
             prior=None if self.prior is None else ParameterPrior(*(each[block] for each in self.prior)),
             covariates=CovariatePrior(*(each[block] for each in self.covariates)),
             moments=None,
+            several=None if self.several is None else (self.several[0][:, block], self.several[1][:, block]),
         )
 
 
@@ -142,7 +144,7 @@ def task_of(
     method: str = "collapsed",
 ) -> Task:
     """Gather releases and priors into one batch; raise, naming what does not fit."""
-    inside = _same_kind(releases)
+    inside = _same_kind(releases, several=method in SCALE_FREE)
     first = releases[0]
     if prior is not None or method not in SCALE_FREE:
         stated_prior(prior)
@@ -165,15 +167,27 @@ def task_of(
         else ParameterPrior(*_stacked([each for each, _ in beliefs], ParameterPrior._fields)),
         covariates=CovariatePrior(*_stacked([each for _, each in beliefs], CovariatePrior._fields)),
         moments=np.stack([each["moments"] for each in releases]) if "moments" in first.values else None,
+        several=_side_by_side(releases),
     )
 
 
-def _same_kind(releases: Sequence[Release]) -> list[Coordinates]:
+def _side_by_side(releases: Sequence[Release]) -> tuple[Array, Array] | None:
+    """Return the noisy sums of releases that were put together, and their scales; None where each is single."""
+    counts = {len(each.observations) for each in releases}
+    if counts == {1}:
+        return None
+    if len(counts) > 1:
+        raise ValueError(f"release must be a sequence in which equally many are put together, got {sorted(counts)}")
+    noisy = np.stack([[part["sums"] for part in each.observations] for each in releases], axis=1)
+    return noisy, np.stack([[part.scale["sums"] for part in each.observations] for each in releases], axis=1)
+
+
+def _same_kind(releases: Sequence[Release], *, several: bool) -> list[Coordinates]:
     """Return the coordinates of releases that can be sampled as one batch; raise where they cannot."""
     for each in releases:
         if not isinstance(each, Release):
             raise TypeError(f"release must hold Release objects, got {type(each).__name__}")
-        each.require(model=MODEL, mechanisms=("laplace", "gaussian"))
+        each.require(model=MODEL, mechanisms=("laplace", "gaussian"), several=several or None)
     inside = [coordinates_of(each) for each in releases]
     kinds = {
         (at.d, at.intercept, each.mechanism, "moments" in each.values)

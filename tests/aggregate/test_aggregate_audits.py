@@ -25,7 +25,7 @@ def split_once(monkeypatch):
     """Let a release of data seen before start from the same split and the same answers of its partitions."""
     read, seen = module.Split.read.__func__, {}
 
-    def remembered(data, posterior, question, partitions, *, schema, n, rng):
+    def remembered(data, posterior, question, partitions, *, schema, n, rng, halved):
         key = (data[0].tobytes(), len(data), question, partitions)
         if key not in seen:
             split = read(module.Split, data, posterior, question, partitions, schema=schema, n=n, rng=rng_of(5))
@@ -39,7 +39,7 @@ class Remembered:
     """A split that computes each answer once."""
 
     def __init__(self, split):
-        self.partitions, self.n, self.public = split.partitions, split.n, split.public
+        self.partitions, self.n, self.public, self.halves = split.partitions, split.n, split.public, split.halves
         self.rehearse = split.rehearse
         self._split, self._answers = split, {}
 
@@ -60,33 +60,51 @@ def worst_pair(partitions, size=4):
 
 
 def normality(data, rng):
-    return release_probability(data, 0.0, posterior=MODEL, partitions=2, epsilon=1.0, rng=rng)["mean"]
+    return release_probability(data, 0.0, posterior=MODEL, partitions=2, epsilon=1.0, spread=0, rng=rng)["mean"]
 
 
 def fisher(data, rng):
-    return release_probability(data, 0.0, posterior=MODEL, partitions=2, epsilon=1.0, method="fisher", rng=rng)["sum"]
+    return release_probability(
+        data, 0.0, posterior=MODEL, partitions=2, epsilon=1.0, spread=0, method="fisher", rng=rng
+    )["sum"]
 
 
 def cutoffs(data, rng):
-    release = release_probability(data, [-0.1, 0.0], posterior=MODEL, partitions=2, epsilon=1.0, rng=rng)
+    release = release_probability(data, [-0.1, 0.0], posterior=MODEL, partitions=2, epsilon=1.0, spread=0, rng=rng)
     return release["mean"]
 
 
 def given(data, rng):
-    release = release_quantile(data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, bounds=(-1.0, 2.0), rng=rng)
+    release = release_quantile(
+        data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, spread=0, bounds=(-1.0, 2.0), rng=rng
+    )
     return release["quantile"]
 
 
 def centred(data, rng):
     release = release_quantile(
-        data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, bounds=Centred((-3.0, 3.0), resolution=2), rng=rng
+        data,
+        0.5,
+        posterior=MODEL,
+        partitions=2,
+        epsilon=1.0,
+        spread=0,
+        bounds=Centred((-3.0, 3.0), resolution=2),
+        rng=rng,
     )
     return [*release["bounds"], float(release["quantile"])]
 
 
 def doubled(data, rng):
     release = release_quantile(
-        data, 0.5, posterior=MODEL, partitions=2, epsilon=1.0, bounds=SparseVector(doublings=2, theta=0.6), rng=rng
+        data,
+        0.5,
+        posterior=MODEL,
+        partitions=2,
+        epsilon=1.0,
+        spread=0,
+        bounds=SparseVector(doublings=2, theta=0.6),
+        rng=rng,
     )
     return [*release["bounds"], float(release["quantile"])]
 
@@ -95,10 +113,10 @@ def test_the_pair_is_as_far_apart_as_the_sensitivity_allows():
     """So that an audit looks where it should."""
     data, neighbour = worst_pair(2)
     for method, name in (("normality", "mean"), ("fisher", "sum")):
-        options = {"posterior": MODEL, "partitions": 2, "epsilon": 1e12, "method": method}
+        options = {"posterior": MODEL, "partitions": 2, "epsilon": 1e12, "spread": 0, "method": method}
         one, other = (release_probability(d, 0.0, rng=rng_of(0), **options) for d in (data, neighbour))
         assert abs(one[name] - other[name]) == pytest.approx(one.sensitivity[name], rel=1e-4)
-    options = {"posterior": MODEL, "partitions": 2, "epsilon": 1e12, "bounds": (-1.0, 2.0)}
+    options = {"posterior": MODEL, "partitions": 2, "epsilon": 1e12, "spread": 0, "bounds": (-1.0, 2.0)}
     one, other = (release_quantile(d, 0.5, rng=rng_of(0), **options) for d in (data, neighbour))
     assert abs(one["quantile"] - other["quantile"]) == pytest.approx(one.sensitivity["quantile"], rel=0.01)
 
@@ -133,7 +151,7 @@ def test_an_audit_exposes_the_printed_noise_of_the_sum_of_logarithms(monkeypatch
     data, neighbour = worst_pair(partitions)
 
     def release(rows, rng):
-        options = {"posterior": MODEL, "partitions": partitions, "epsilon": 0.25, "method": "fisher"}
+        options = {"posterior": MODEL, "partitions": partitions, "epsilon": 0.25, "method": "fisher", "spread": 0}
         return release_probability(rows, 0.0, rng=rng, **options)["sum"]
 
     assert epsilon_lower_bound(release, data, neighbour, trials=2000, rng=rng_of(4)) <= 0.25

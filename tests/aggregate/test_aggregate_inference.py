@@ -66,10 +66,10 @@ def quantile_release(value, p=0.5, bounds=(0.0, 4.0), kind="centred", scale=0.01
     )
 
 
-def ends(made, level, **options):
+def ends(made, level):
     """The ends of an interval, first all low ones and then all high ones."""
     answer = infer(made)
-    return answer.interval(level, answer.name, **options).T
+    return answer.interval(level, answer.name).T
 
 
 def simulate(z, partitions, trials, seed):
@@ -178,14 +178,13 @@ def test_an_interval_of_the_noise_alone_would_not_cover():
     assert 0.22 < held.mean() < 0.40
 
 
-def test_intervals_widen_with_the_level_the_noise_and_an_allowance_for_bias():
-    def width(epsilon=1.0, level=0.9, **options):
-        low, high = ends(release(0.5, epsilon=epsilon), level, **options)
+def test_intervals_widen_with_the_level_and_the_noise():
+    def width(epsilon=1.0, level=0.9):
+        low, high = ends(release(0.5, epsilon=epsilon), level)
         return high - low
 
     assert width(0.1) > width(1.0) > width(10.0) > 0.1
     assert width(level=0.99) > width(level=0.9) > width(level=0.5)
-    assert width(bias=1.0) > width(bias=0.1) > width()
     assert width(1e-9) == 1.0
 
 
@@ -248,8 +247,6 @@ def test_an_interval_of_a_quantile_holds_noise_residual_and_failure():
     assert ends(quantile_release(2.0, failure=0.03), 0.95).tolist() == [-10.0, 10.0]
     unbounded = quantile_release(2.0, failure=0.03, kind="sparse-vector", public=None)
     assert ends(unbounded, 0.95).tolist() == [-math.inf, math.inf]
-    biased = ends(narrow, 0.95, bias=0.5)
-    assert biased[1] - biased[0] == pytest.approx(high - low + 1.0)
     assert ends(quantile_release([2.0, 3.0], p=[0.1, 0.9]), 0.95).shape == (2, 2)
 
 
@@ -358,8 +355,6 @@ def test_infer_refuses_what_it_cannot_read():
     for answer in (infer(release(0.5)), infer(quantile_release(1.0))):
         with pytest.raises(ValueError, match="level must lie strictly"):
             answer.interval(1.0)
-        with pytest.raises(ValueError, match="bias must be at least 0"):
-            answer.interval(0.9, bias=-1.0)
         with pytest.raises(ValueError, match="q must lie strictly"):
             answer.quantile([0.5, 1.0])
         with pytest.raises(ValueError, match="name must be one of"):

@@ -50,12 +50,12 @@ ROWS = simulate()
 
 
 def probability(data=ROWS, cutoff=2.0, seed=1, **options):
-    options = {"posterior": MODEL, "partitions": 20, "epsilon": 1.0, "rng": rng_of(seed)} | options
+    options = {"posterior": MODEL, "partitions": 20, "epsilon": 1.0, "spread": 0, "rng": rng_of(seed)} | options
     return release_probability(data, cutoff, **options)
 
 
 def quantile(data=ROWS, p=0.5, seed=1, **options):
-    options = {"posterior": MODEL, "partitions": 20, "epsilon": 1.0, "rng": rng_of(seed)} | options
+    options = {"posterior": MODEL, "partitions": 20, "epsilon": 1.0, "spread": 0, "rng": rng_of(seed)} | options
     return release_quantile(data, p, **({"bounds": SEARCHES["centred"]} | options))
 
 
@@ -467,12 +467,19 @@ def test_answers_stay_in_range_at_every_epsilon_and_number_of_partitions(partiti
 
 
 def test_previews_give_the_noise_of_the_release():
-    look = preview_probability(n=2000, partitions=20, epsilon=1.0)
-    assert look.noise_scale == probability().scale["mean"]
-    fisher = preview_probability(n=2000, partitions=20, epsilon=1.0, method="fisher", cutoffs=3)
-    assert fisher.noise_scale == pytest.approx(probability(cutoff=[1, 2, 3], method="fisher").scale["sum"], rel=1e-8)
-    given = preview_quantile(n=2000, partitions=20, epsilon=1.0, bounds=(0.0, 3.0), probabilities=2)
-    assert given.noise_scale == pytest.approx(quantile(p=[0.1, 0.9], bounds=(0.0, 3.0)).scale["quantile"], rel=1e-8)
+    plan = {"n": 2000, "partitions": 20, "epsilon": 1.0}
+    for more in ({}, {"spread": 0.4}, {"spread": 0.0}):
+        made = {"spread": None} | more
+        look, release = preview_probability(**plan, **more), probability(**made)
+        assert look.noise_scale == pytest.approx(release.scale["mean"], rel=1e-8)
+        assert look.sensitivity == pytest.approx(release.sensitivity["mean"], rel=1e-8)
+        fisher = preview_probability(**plan, **more, method="fisher", cutoffs=3)
+        release = probability(cutoff=[1, 2, 3], method="fisher", **made)
+        assert fisher.noise_scale == pytest.approx(release.scale["sum"], rel=1e-8)
+        given = preview_quantile(**plan, **more, bounds=(0.0, 3.0), probabilities=2)
+        release = quantile(p=[0.1, 0.9], bounds=(0.0, 3.0), **made)
+        assert given.noise_scale == pytest.approx(release.scale["quantile"], rel=1e-8)
+        assert given.sensitivity == pytest.approx(release.sensitivity["quantile"], rel=1e-8)
     rows = simulate(100_000)
     expected = preview_quantile(n=100_000, partitions=1000, epsilon=0.9, posterior_sd=1 / math.sqrt(1e5))
     found = np.median([quantile(rows, partitions=1000, epsilon=0.9, seed=s).scale["quantile"] for s in range(9)])
@@ -480,12 +487,12 @@ def test_previews_give_the_noise_of_the_release():
     doubled = preview_quantile(
         n=2000, partitions=20, epsilon=1.0, bounds=SparseVector(), magnitude=2.0, posterior_sd=0.02
     )
-    assert doubled.noise_scale == pytest.approx(8 / (20 * 0.5))
-    assert doubled.sensitivity == pytest.approx(8 / 20)
+    assert doubled.noise_scale == pytest.approx(8 / (20 * 0.5 * 0.85))
+    assert doubled.sensitivity == pytest.approx(8 / 20 / 0.85)
 
 
 def test_previews_say_what_they_know_beside_the_noise():
-    look = preview_probability(n=2000, partitions=20, epsilon=1.0, nuisance=1)
+    look = preview_probability(n=2000, partitions=20, epsilon=1.0, nuisance=1, spread=0.0)
     assert look.notes["records"] == 100
     assert look.sensitivity == probability().sensitivity["mean"]
     assert look.notes["residual_sd"] == pytest.approx(residual_sd(20, size=100))
@@ -510,6 +517,7 @@ def test_previews_say_what_they_know_beside_the_noise():
         (lambda: preview_quantile(n=10, partitions=2, epsilon=1.0, bounds="centred"), "bounds must be Centred"),
         (lambda: preview_probability(n=10, partitions=2, epsilon=1.0, p_min=0.1), "p_min is an option"),
         (lambda: preview_quantile(n=10, partitions=2, epsilon=1.0, posterior_sd=0), "posterior_sd must be greater"),
+        (lambda: preview_probability(n=10, partitions=2, epsilon=1.0, spread=1.0), "spread must be at least 0"),
     ],
 )
 def test_wrong_previews_are_refused_by_name(call, message):

@@ -427,7 +427,7 @@ def test_a_dry_run_sees_no_record_and_moves_no_generator():
         seen.append(frame)
         return rng.normal(size=20)
 
-    options = {"posterior": FromSampler(fit, n_jobs=1), "partitions": 5, "epsilon": 1.0}
+    options = {"posterior": FromSampler(fit, n_jobs=1), "partitions": 5, "epsilon": 1.0, "spread": 0}
     data = pd.DataFrame({"x": np.full(50, 77.0), "y": np.full(50, 77.0)})
     rng, other = rng_of(1), rng_of(1)
     with pytest.raises(BudgetExceeded):

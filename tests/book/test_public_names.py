@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [*sorted(ROOT.glob("book/*/*.py")), *sorted(ROOT.glob("book/*/*.md"))]
+COMMANDS = {"dpbook.desk.command"}  # the command line: its words are what is public
 OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # public, though they begin with an underscore
 
 
@@ -28,11 +29,15 @@ def code_of(path: Path) -> str:
 
 
 def is_public(module: str) -> bool:
-    """Say whether a module is for users: a package, or one of the core; those inside a package are its own."""
-    found = importlib.util.find_spec(module)
-    return (
-        found is not None and "._" not in module and (module.count(".") < 2 or bool(found.submodule_search_locations))
-    )
+    """Say whether a module is for users: a package, one of the core, or one that its package exports."""
+    if module in COMMANDS:
+        return True
+    found, (package, _, name) = importlib.util.find_spec(module), module.rpartition(".")
+    if found is None or "._" in module:
+        return False
+    if module.count(".") < 2 or found.submodule_search_locations:
+        return True
+    return name in importlib.import_module(package).__all__
 
 
 def is_exported(module: ModuleType, name: str) -> bool:
@@ -112,5 +117,6 @@ def test_a_name_that_is_not_exported_is_caught(code: str, found: str) -> None:
 
 def test_what_is_exported_is_accepted() -> None:
     code = "import dpbook\nfrom dpbook import audit, expfam, graphical\nfrom dpbook.audit import audit as a\n"
+    code += "from dpbook.regression.moments import is_valid\n"
     code += "expfam.release\ngraphical.hmm.infer\naudit.audit\ndpbook.__version__\nrow._replace(n=1)\n"
     assert breaches(code) == []

@@ -31,7 +31,7 @@
   };
   check("mjx-container[display='true']", "a display equation");
   if (window.innerWidth >= 1200) {
-    const settled = [["mjx-container[display='true']", "a display equation"], ["div.cell_input pre, div.highlight-python pre", "code"]];
+    const settled = [["mjx-container[display='true']", "a display equation"], ["div.cell_input pre, div.highlight-python pre", "code"], ["div.cell_output pre", "output"]];
     for (const [selector, what] of settled) {
       for (const e of column.querySelectorAll(selector)) {
         if (shown(e) && !e.closest("details") && e.scrollWidth > e.clientWidth + 1) found.push(`${what} needs scrolling on a desktop: ${name(e)}`);

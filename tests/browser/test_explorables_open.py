@@ -195,10 +195,15 @@ def test_the_picture_of_chapter_6_answers_to_keys_too(chromium: Any) -> None:
     built_pages()
     tab = open_page(chromium, HTML / "book" / "theory" / "coins.html", width=1400, theme="light", said=said)
     tab.evaluate(UNFOLD)
-    says, slider = tab.locator(".dpt-says").first, tab.locator(".dpt input[type=range]").first
+    says, slider = tab.locator("figure .dpt-says").first, tab.locator(".dpt input[type=range]").first
+    picture = tab.locator("#fig-coins-profile img")
+    assert not picture.is_visible()
     before = says.inner_text()
     slider.focus()
     tab.keyboard.press("ArrowRight")
     assert says.inner_text() != before
     assert said == []
+    tab.emulate_media(media="print")
+    assert picture.is_visible()
+    assert not slider.is_visible()
     tab.context.close()

@@ -95,6 +95,8 @@ def test_a_broken_page_is_seen(chromium: Any, fault: str, tmp_path: Path) -> Non
 WIDE_ON_A_DESKTOP = {
     "code needs scrolling": '<div class="cell_input"><pre style="overflow: auto; width: 300px">%s</pre></div>'
     % ("x" * 99),
+    "output needs scrolling": '<div class="cell_output"><pre style="overflow: auto; width: 300px">%s</pre></div>'
+    % ("x" * 99),
     "a figure is too small to read": '<figure><img alt="x" style="width: 100px" src="%s"></figure>',
 }
 

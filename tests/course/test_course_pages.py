@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from course_pages import (
@@ -18,6 +20,7 @@ from course_pages import (
     split_check,
     without_bars,
 )
+from IPython.core.interactiveshell import InteractiveShell
 
 from dpbook import __version__
 
@@ -64,9 +67,25 @@ def test_an_answer_is_split_from_its_check() -> None:
 def test_the_first_cell_installs_this_version_and_no_program_for_notebooks() -> None:
     assert f'"dpbook[scale,sklearn]=={__version__}"' in packages()
     cell = install_cell([], "https://example.org", "1-one")
-    assert "%pip install --quiet --find-links .. --find-links https://example.org/ " in cell
     assert "urlretrieve" not in cell
     assert "jupyterlab" not in cell
+
+
+@pytest.mark.parametrize(("beside", "shelf"), [(True, ".."), (False, "https://example.org/")])
+def test_the_first_cell_takes_the_package_from_beside_it_or_else_from_the_site(
+    beside: bool, shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two: pip would ask a site that it cannot reach five times for each of sixty packages."""
+    (tmp_path / "1-one").mkdir()
+    monkeypatch.chdir(tmp_path / "1-one")
+    if beside:
+        (tmp_path / f"dpbook-{__version__}-py3-none-any.whl").touch()
+    make_shell: Any = InteractiveShell
+    shell, asked = make_shell(), list[str]()
+    shell.register_magic_function(asked.append, magic_name="pip")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    shell.run_cell(install_cell([], "https://example.org", "1-one")).raise_error()
+    assert asked == [f"install --quiet --find-links {shelf} {' '.join(packages())}"]
 
 
 @pytest.mark.parametrize("files", [["checks.py"], ["study.py", "results/one.csv", "results/two.csv"]])
@@ -88,11 +107,22 @@ def test_the_files_that_code_reads_go_with_it(tmp_path: Path) -> None:
     assert companions(tmp_path, ["import numpy"]) == []
 
 
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
 def test_every_section_of_chapter_1_has_a_note_for_the_instructor() -> None:
-    book = Path(__file__).resolve().parents[2] / "book" / "background"
-    for section in book.glob("*.ipynb"):
+    for section in (BOOK / "background").glob("*.ipynb"):
         assert len(notes_on(f"book/background/{section.stem}").split()) > 30, section.stem
-    assert notes_on("book/regression/case-earnings") == ""
+    assert notes_on("book/background/a-section-without-one") == ""
+
+
+def test_every_note_is_on_a_section_that_exists() -> None:
+    for file in (BOOK.parent / "course" / "notes").glob("*.md"):
+        named = re.findall(r"^## (\S+)$", file.read_text(encoding="utf-8"), re.M)
+        assert named
+        for name in named:
+            assert (BOOK / file.stem / f"{name}.ipynb").exists(), name
+            assert len(notes_on(f"book/{file.stem}/{name}").split()) > 25, name
 
 
 def test_the_book_has_an_address() -> None:

@@ -39,6 +39,12 @@ def test_a_shown_cell_stays_as_it_is() -> None:
         ("x = 1\nprint(x)", "print(2)", ""),
         ("total = 0", "for k in (1, 2):\n    total += k", "total = 0"),
         ("import a\n\n\ndef f():\n    a.start()", "a.b", "import a"),
+        (
+            "d = {1: []}\nfor e, x in d.items():\n    x.append(e)",
+            "d",
+            "d = {1: []}\nfor e, x in d.items():\n    x.append(e)",
+        ),
+        ("import os\nimport sys\n\nos.chdir('a')", "open('b')", "import os\n\nos.chdir('a')"),
         ("np.testing.assert_allclose(a, b)", "a", ""),
         ("assert grade('ex-a', x).passed", "x = 1", ""),
     ],
@@ -60,3 +66,8 @@ def test_needs_are_followed_through_several_hidden_cells() -> None:
 
 def test_what_a_shown_cell_defines_is_not_taken_from_a_hidden_one_before_it() -> None:
     assert kept(("x = 1", False), ("x = 2", True), ("x", True)) == [""]
+
+
+def test_a_loop_over_lists_that_appends_to_them_is_kept() -> None:
+    hidden = "errors = {1: []}\nfor e, of in errors.items():\n    of.append(e)"
+    assert kept((hidden, False), ("errors[1]", True)) == [hidden]

@@ -47,12 +47,16 @@ def test_without_a_seed_the_noise_is_real(tmp_path: Path) -> None:
     assert Release.from_json((tmp_path / "team-01" / "release-1.json").read_text()).float_safe
 
 
-def test_at_these_sizes_half_of_the_naive_intervals_miss_and_noise_aware_ones_hold(opened: Path) -> None:
-    """As how-to-use says. 120 teams, seed fixed: of right 95 % intervals fewer than 0.87 hold with probability 1e-3."""
+def test_at_these_sizes_four_naive_intervals_in_ten_miss_and_noise_aware_ones_hold(opened: Path) -> None:
+    """As how-to-use says. 120 teams, seed fixed: of right 95 % intervals fewer than 0.87 hold with probability 1e-3.
+
+    For the naive ones the distribution of normal plus Laplace gives 0.60, averaged over the teams' questions; three
+    standard errors of 120 teams are 0.13.
+    """
     table = steward.score_class(opened, answers(opened, "naive"))
     held, width = table["hold the truth"], table["mean width"]
     assert held["the class"] == held["naive"]
-    assert 0.4 < held["naive"] < 0.65
+    assert 0.47 < held["naive"] < 0.73
     assert 0.87 < held["noise-aware"] <= 1
     assert 2.5 < width["noise-aware"] / width["naive"] < 3
     assert table["interval score"]["noise-aware"] < 0.5 * table["interval score"]["naive"]

@@ -58,7 +58,7 @@ def test_the_collapsed_posterior_is_prior_times_the_density_of_normal_plus_noise
 ):
     """By adaptive quadrature over theta, with the latent sum integrated numerically at two points."""
     prior = Gamma(8, 2)
-    density = posterior_density(released(family, noisy, n, scale, mechanism, outside), prior)
+    density = posterior_density(released(family, noisy, n, scale, mechanism, outside), prior, method="collapsed")
     noise = stats.laplace(scale=scale) if mechanism == "laplace" else stats.norm(scale=scale)
 
     def likelihood(theta):

@@ -285,5 +285,5 @@ def test_a_subclass_of_a_family_may_keep_its_name():
             return ("gibbs",)
 
     release = expfam.release([0.5, 1.0], Slower(0, 2), epsilon=1.0, rng=np.random.default_rng(7))
-    assert expfam.infer(release, Gamma(2, 1), draws=40).method == "collapsed"  # as its name says
+    assert expfam.infer(release, Gamma(2, 1), draws=40).method == "records"  # as its name says
     assert expfam.infer(release, Gamma(2, 1), family=Slower(0, 2), draws=40).method == "gibbs"

@@ -17,7 +17,18 @@ import pyarrow
 from hypothesis import strategies as st
 
 from dpbook import aggregate, graphical, mechanisms
-from dpbook.expfam import Beta, Binomial, CustomFamily, Exponential, Family, Gamma, Multinomial, Normal, Poisson
+from dpbook.expfam import (
+    Beta,
+    Binomial,
+    CustomFamily,
+    Exponential,
+    Family,
+    Gamma,
+    Multinomial,
+    NegativeBinomial,
+    Normal,
+    Poisson,
+)
 from dpbook.records import exact_sum, grid_unit
 from dpbook.regression import PrivateBayesianRegression
 from dpbook.schema import Category, Number, Schema
@@ -255,9 +266,8 @@ class Own(Family):
 @st.composite
 def families(draw: Any) -> tuple[Any, st.SearchStrategy[Any]]:
     """Draw a family with bounds, and its records."""
-    kind = draw(
-        st.sampled_from(["normal", "exponential", "poisson", "binomial", "multinomial", "labels", "custom", "own"])
-    )
+    kinds = ["normal", "exponential", "poisson", "binomial", "multinomial", "labels", "custom", "own", "overdispersed"]
+    kind = draw(st.sampled_from(kinds))
     if kind == "binomial":
         return Binomial(), st.integers(0, 1)
     if kind == "multinomial":
@@ -272,6 +282,10 @@ def families(draw: Any) -> tuple[Any, st.SearchStrategy[Any]]:
         return Poisson(low, low + draw(st.sampled_from([1, 4.5, 20]))), st.sampled_from(
             [0, 1, low, low + 1, low + 30, 2**40]
         )
+    if kind == "overdispersed":
+        low = draw(st.sampled_from([0, 2, 1000]))
+        high = low + draw(st.sampled_from([1, 3, 20]))
+        return NegativeBinomial(low, high), st.sampled_from([0, low, low + 1, high - 1, high, high + 1, 2**40])
     if kind == "custom":
         family = draw(
             st.sampled_from([_custom(_identity), _custom(_square, range_inside=(0.0, 4.0)), _custom(_spiked)])
@@ -290,7 +304,8 @@ def family_cases(draw: Any) -> Case:
     mechanism = draw(st.sampled_from(["laplace", "gaussian"]))
     epsilon, delta = draw(gen.epsilons), draw(gen.deltas) if mechanism == "gaussian" else 0.0
     outside = draw(st.sampled_from(["clip", "redact"]))
-    settings = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, "outside": outside}
+    check = 0.0 if family.bounded else draw(st.sampled_from([0.0, 0.01, 0.1, 0.5]))
+    settings = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, "outside": outside, "check": check}
 
     def release(function: Any, data: Any, **given: Any) -> Any:
         return function(data, family, **(settings | given))
@@ -490,6 +505,7 @@ def partition_cases(draw: Any, question: str) -> Case:
     """Draw a release over partitions, of a black box that sees everything or of a built-in regression."""
     epsilon = draw(gen.epsilons)
     settings: dict[str, Any] = {"epsilon": epsilon, "partitions": 2}
+    settings |= draw(st.sampled_from([{}, {}, {"spread": 0.0}, {"spread": 0.6}]))
     kind = draw(st.sampled_from(["black box", "black box with a schema", "regression"]))
     if kind != "regression":
         rows, other, container = draw(mixed_tables())
@@ -499,7 +515,7 @@ def partition_cases(draw: Any, question: str) -> Case:
     else:
         number = gen.records((-1.0, 1.0)).filter(np.isfinite)  # others are refused, as the docstring says
         pair = st.tuples(number, number)
-        rows, other = draw(gen.neighbours(pair, least=8, most=10))
+        rows, other = draw(gen.neighbours(pair, least=8, most=14))
         data, neighbour = (lambda: np.array(rows)), (lambda: np.array(other))
         posterior = aggregate.ConjugateRegression
     point, options = draw(probability_options() if question == "probability" else quantile_options())

@@ -20,7 +20,8 @@ import pytest
 
 from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, regression
 from dpbook.budget import charge
-from dpbook.expfam import Family, shape_releases
+from dpbook.expfam import Family, NegativeBinomial, shape_releases
+from dpbook.expfam import releases as family_releases
 from dpbook.graphical import dpsgd, hmm
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards.registry import GUARDS
@@ -264,6 +265,11 @@ def _forgets_cells(original: Function) -> Function:
     return lambda *, squares, cells, norm: original(squares=squares, cells=1e-9, norm=norm)
 
 
+def _forgets_check(original: Function) -> Function:
+    """The sensitivity of the sums, as if the histogram that checks the family cost nothing."""
+    return lambda sensitivity, *, cells, norm: original(sensitivity, cells=1e-9 * cells, norm=norm)
+
+
 def _squares_in_full(original: Function) -> Function:
     """Squares enter with four times the weight that is free."""
 
@@ -285,6 +291,16 @@ def _centres_first(function: Function, data: Any, *arguments: Any, **options: An
 def _one_range(original: Function) -> Function:
     """The range of the first of several numbers, for all."""
     return lambda lower, upper, **options: original(np.ravel(lower)[:1], np.ravel(upper)[:1], **options)
+
+
+def _one_question(original: Function) -> Function:
+    """The answer to the first of several questions, with what it tells, for all."""
+    return lambda questions, **options: original(1, **options)
+
+
+def _forgets_halves(original: Function) -> Function:
+    """What partitions tell of their halves costs nothing."""
+    return lambda questions, *, halves: original(questions, halves=1e-9)
 
 
 def _fits_bounds(function: Function, model: Any, X: Any, y: Any, **options: Any) -> Any:
@@ -352,6 +368,8 @@ OWN: list[Mutant] = [
     Mutant(expfam.release, "a container loses a record", wrapped(_drops_from_series)),
     Mutant(expfam.release, "scale from the data", patched(noise, "add_laplace_to_sum", _quieter_when_small)),
     Mutant(expfam.release, "shared state", _remembers()),
+    Mutant(expfam.release, "forgotten check", patched(family_releases, "beside_histogram", _forgets_check)),
+    Mutant(expfam.release, "factor 2", patched(NegativeBinomial, "largest_change", answers(1.0))),
     Mutant(expfam.release_mean, "forgotten case", patched(shape_releases, "mean_and_shape", _forgets_cells)),
     Mutant(expfam.release_mean, "factor 2", patched(shape_releases, "_mean_statistics", _squares_in_full)),
     Mutant(expfam.release_mean, "bounds from the data", wrapped(_bounds_of_data("bounds"))),
@@ -364,7 +382,17 @@ OWN: list[Mutant] = [
         aggregate.release_probability, "forgotten coordinate", patched(aggregate.releases, "bounded_sum", _one_range)
     ),
     Mutant(aggregate.release_probability, "shared state", wrapped(_centres_first)),
+    Mutant(
+        aggregate.release_probability,
+        "forgotten case",
+        patched(aggregate.releases, "answers_and_halves", _forgets_halves),
+    ),
     Mutant(aggregate.release_quantile, "forgotten coordinate", patched(aggregate.releases, "bounded_sum", _one_range)),
+    Mutant(
+        aggregate.release_quantile,
+        "forgotten question",
+        patched(aggregate.releases, "answers_and_halves", _one_question),
+    ),
     Mutant(aggregate.release_quantile, "shared state", wrapped(_centres_first)),
     Mutant(aggregate.release_bounds, "bounds from the data", wrapped(_range_of_data)),
     Mutant(aggregate.release_bounds, "noise left out", patched(noise, "add_geometric", _silent_bar)),

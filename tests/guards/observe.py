@@ -56,6 +56,7 @@ class Run:
     spans: list[tuple[float, float]] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     charges: list[tuple[float, float]] = field(default_factory=list)
+    fingerprints: list[str] = field(default_factory=list)  # what the ledger says of what was released, at the end
     told: list[tuple[str, str]] = field(default_factory=list)  # warnings: their kinds and their words
     result: Any = None
     error: BaseException | None = None
@@ -73,6 +74,7 @@ class Watch:
         self.force = force
         self.noise = np.random.Generator(np.random.PCG64([seed, 1]))
         self.offset: int | None = None  # where set, what every draw of whole numbers returns
+        self.budget: PrivacyBudget | None = None  # what the call is charged to
 
     def meet(self, law: str, seen: Any, scale: float, draw: Callable[[], Any], *, whole: bool = False) -> Any:
         """Enter a look and return its output: repeated, forced or drawn."""
@@ -87,22 +89,15 @@ class Watch:
         return out
 
     def drew(self) -> None:
-        """Note that randomness was asked for."""
+        """Note that randomness was asked for, and what was charged before it."""
+        self.read_ledger()
         self.run.events.append("draw")
 
-
-class Ledger(PrivacyBudget):
-    """A budget that says when it was charged."""
-
-    def __init__(self, epsilon: float, delta: float, run: Run) -> None:
-        super().__init__(epsilon, delta)
-        self._run = run
-
-    def spend(self, epsilon: float, delta: float = 0.0, label: str = "") -> None:
-        """Charge, and tell the run."""
-        super().spend(epsilon, delta, label=label)
-        self._run.events.append("charge")
-        self._run.charges.append((float(epsilon), float(delta)))
+    def read_ledger(self) -> None:
+        """Note the charges that the budget's ledger has had since it was last read, whoever entered them."""
+        new = self.budget.ledger[len(self.run.charges) :] if self.budget is not None else ()
+        self.run.events += ["charge"] * len(new)
+        self.run.charges += [(line.epsilon, line.delta) for line in new]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -355,7 +350,7 @@ def observe(
     watch.offset = offset
     options: dict[str, Any] = {"rng": SpyGenerator(7, watch) if path == "seeded" else None}
     if budget is not None:
-        options["budget"] = Ledger(*budget, watch.run)
+        options["budget"] = watch.budget = PrivacyBudget(*budget)
     _NOW.append(watch)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -367,6 +362,8 @@ def observe(
             watch.run.error = error
         finally:
             _NOW.pop()
+    watch.read_ledger()
+    watch.run.fingerprints = [line.fingerprint for line in watch.budget.ledger] if watch.budget is not None else []
     watch.run.told = [(each.category.__name__, str(each.message)) for each in told]
     return watch.run
 

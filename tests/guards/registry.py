@@ -29,6 +29,7 @@ from dpbook import (
 )
 from dpbook.graphical import hmm
 from dpbook.regression import PrivateBayesianRegression
+from dpbook.release import together
 from guards import attacks, cases, observe
 from guards.attacks import Attack, Case
 
@@ -76,6 +77,7 @@ def promising() -> dict[Callable[..., Any], str]:
 # What looks like a promise and is none, and why.
 EXEMPT: dict[Callable[..., Any], str] = {
     Release.from_json.__func__: "reads text that is public already",  # type: ignore[attr-defined]
+    together: "puts releases together that are public already: reads no data",
     budget.charge: "the ledger itself: reads no data",
     graphical.tune_dpsgd_nonprivate: "not private, and called so",
     latent_noise.draw_noise_variance: "the analyst's side: reads no data",
@@ -236,9 +238,15 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         cases.partition_cases("probability"),
         attacks.by_partitions,
         unit="one record",
-        observed="all that a black box sees of the other partitions; totals",
-        proof="thm-split-compute-average-privacy",
-        wrong=(*SPLIT, {"method": "median"}, {"method": "fisher", "p_min": 2.0}, {"method": "normality", "p_min": 0.1}),
+        observed="all that a black box sees of the other partitions and of their halves; totals",
+        proof="thm-when-parts-differ-joint",
+        wrong=(
+            *SPLIT,
+            {"method": "median"},
+            {"method": "fisher", "p_min": 2.0},
+            {"method": "normality", "p_min": 0.1},
+            {"spread": 1.0},
+        ),
         odd=EDGE,
         weight=0.5,
     ),
@@ -246,7 +254,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         st.one_of(cases.partition_cases("quantile"), cases.doubling_release_cases()),
         attacks.by_partitions,
         unit="one record",
-        observed="all that a black box sees of the other partitions; exact law of the bounds; totals",
+        observed="all that a black box sees of other partitions and their halves; exact law of the bounds; totals",
         proof="thm-posterior-quantiles-centred",
         wrong=(*SPLIT, {"bounds": (1, 0)}, {"bounds": "centred"}, {"bounds": aggregate.SparseVector(share=1e-12)}),
         odd=EDGE,
@@ -269,7 +277,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         unit="one record",
         observed=TOTALS,
         proof="thm-unbounded-statistics-sensitivity",
-        wrong=(*NOISE, {"data": []}, {"outside": "drop"}),
+        wrong=(*NOISE, {"data": []}, {"outside": "drop"}, {"check": 0.6}, {"check": -0.1}, {"check": True}),
         odd=EDGE,
         weight=2.0,
     ),

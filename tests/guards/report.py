@@ -15,7 +15,8 @@ def name_of(function: object) -> str:
     """Return the shortest name under which the book's readers call a function: of its package, not of its file."""
     full = promising()[function]  # type: ignore[index]
     parts = full.removeprefix("dpbook.").split(".")
-    return ".".join(part for part in parts if part not in ("releases", "estimator", "bounds", "dpsgd"))
+    files = ("releases", "shape_releases", "estimator", "bounds", "dpsgd")
+    return ".".join(part for part in parts if part not in files)
 
 
 def guards_table() -> pd.DataFrame:

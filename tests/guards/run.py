@@ -10,6 +10,8 @@ import hypothesis
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import FlakyFailure
 
+from dpbook import Release
+from dpbook.budget import fingerprint
 from guards.attacks import Attack, Case, by_errors
 from guards.observe import Broken, watching
 from guards.registry import GUARDS, Guard
@@ -81,6 +83,19 @@ def errors_charge_nothing(function: Callable[..., Any], path: str, count: int, *
 
     def check(case: Case) -> None:
         by_errors(Attack(function, case, path, chosen.charges), chosen.refused(), chosen.odd)
+
+    with watching():
+        generated(chosen.cases, count, check)
+
+
+def ledger_knows(function: Callable[..., Any], path: str, count: int) -> None:
+    """Release generated data; raise where the ledger does not say, beside the charge, what was released for it."""
+    chosen = GUARDS[function]
+
+    def check(case: Case) -> None:
+        found = Attack(function, case, path, chosen.charges).result(case.data)
+        if isinstance(found.result, Release) and found.fingerprints != [fingerprint(found.result)]:
+            raise Broken(f"the ledger does not know what was released: {found.fingerprints}")
 
     with watching():
         generated(chosen.cases, count, check)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dpbook
-from dpbook import mechanisms
+from dpbook import budget, mechanisms, regression
 from guards import laws, mutants, registry, report, run
 from guards.observe import Broken, Look, forget, modules
 from guards.registry import EXEMPT, GUARDS, promising
@@ -83,6 +83,17 @@ CHARGING = [(function, path) for function, path in PAIRS if GUARDS[function].cha
 @pytest.mark.parametrize(("function", "path"), CHARGING, ids=[f"{shown(f)}-{path}" for f, path in CHARGING])
 def test_wrong_arguments_and_small_budgets_cost_nothing_and_draw_nothing(function, path):
     run.errors_charge_nothing(function, path, 3)
+
+
+@pytest.mark.parametrize("function", [f for f, guard in GUARDS.items() if guard.charges], ids=shown)
+def test_what_was_released_is_entered_beside_its_charge(function):
+    run.ledger_knows(function, GUARDS[function].paths[0], 3)
+
+
+def test_a_release_that_is_not_entered_is_noticed(monkeypatch):
+    monkeypatch.setattr(budget.Paid, "entered", lambda self, release: release)
+    with pytest.raises(Broken, match="the ledger does not know"):
+        run.ledger_knows(regression.release, "seeded", 1)
 
 
 def test_every_run_attacks_with_at_least_five_hundred_cases():

@@ -76,7 +76,7 @@ def test_the_aggregates_of_a_study_are_those_of_a_release():
             return p[0]
 
     data = np.column_stack([each.ravel() for each in groups])
-    options = {"posterior": Fixed(), "partitions": 10, "epsilon": 1e12, "rng": rng_of(3)}
+    options = {"posterior": Fixed(), "partitions": 10, "epsilon": 1e12, "spread": 0, "rng": rng_of(3)}
     assert release_probability(data, cutoffs, **options)["mean"] == pytest.approx(mean[0], abs=1e-9)
     assert release_probability(data, cutoffs, method="fisher", **options)["sum"] == pytest.approx(total[0], abs=1e-6)
 
@@ -88,7 +88,7 @@ def test_private_quantiles_of_a_study_have_the_law_of_a_release(kind):
     x = rng.normal(size=2000)
     data = np.column_stack([x, 2 * x + rng.normal(size=2000)])
     how = {"posterior": ConjugateRegression(), "partitions": 50, "rng": rng}
-    options = {**how, "epsilon": 4.0, "bounds": study.SEARCHES[kind]}
+    options = {**how, "epsilon": 4.0, "spread": 0, "bounds": study.SEARCHES[kind]}
     released = [infer(release_quantile(data, 0.5, **options)).estimate for _ in range(150)]
     q = np.stack([partition_quantiles(data, [0.5], **how) for _ in range(150)])
     simulated = study._noisy_quantiles(q, 4.0, study.SEARCHES[kind], rng)[:, 0]

@@ -7,6 +7,14 @@
     const script = Object.assign(document.createElement("script"), { src: folder + file + version, onload: done, onerror: failed });
     document.head.append(script);
   });
+  // The interactive picture of chapter 6 is HTML that a cell has written: it is moved into the figure above it.
+  document.addEventListener("DOMContentLoaded", () => {
+    const live = document.querySelector(".dpt[data-ready]"), picture = document.querySelector("#fig-coins-profile .figure-box");
+    if (!live || !picture) return;
+    const cell = live.closest(".cell");
+    picture.before(live);
+    cell?.remove();
+  });
   document.addEventListener("DOMContentLoaded", async () => {
     const figures = [...document.querySelectorAll("figure[id^='fig-explore-']")];
     if (!figures.length) return;

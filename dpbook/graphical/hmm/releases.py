@@ -83,19 +83,18 @@ def release_counts(
     epsilon, rng = checked_epsilon(epsilon, sensitivity), seeded_generator(rng)
     table = count_table(data)
     paid = charge(budget, epsilon, 0.0, label="hmm counts")
-    return paid.entered(
-        Release(
-            values={"counts": noise.add_geometric(table, sensitivity, epsilon, rng)},
-            model=COUNTS_MODEL,
-            mechanism="geometric",
-            scale={"counts": sensitivity / epsilon},
-            sensitivity={"counts": float(sensitivity)},
-            epsilon=epsilon,
-            n=int(table.sum()),
-            settings={"unit": "one event"},
-            float_safe=rng is None,
-        )
+    made = Release(
+        values={"counts": noise.add_geometric(table, sensitivity, epsilon, rng)},
+        model=COUNTS_MODEL,
+        mechanism="geometric",
+        scale={"counts": sensitivity / epsilon},
+        sensitivity={"counts": float(sensitivity)},
+        epsilon=epsilon,
+        n=int(table.sum()),
+        settings={"unit": "one event"},
+        float_safe=rng is None,
     )
+    return paid.entered(made)
 
 
 def release_gibbs(
@@ -182,25 +181,24 @@ def release_gibbs(
     generator = analyst_generator(rng)
     chain = _private_chain(table, states, sweeps, step, loss, prior, (least, grid), generator)
     hottest = max(1.0, loss / step)
-    return paid.entered(
-        Release(
-            values={
-                "emission": chain.emission,
-                "states": chain.states.astype(np.int64),
-                "transition": chain.transition,
-                "initial": chain.initial,
-            },
-            model=GIBBS_MODEL,
-            mechanism="exponential",
-            scale={"emission": hottest, "states": hottest, "transition": hottest, "initial": hottest},
-            sensitivity={"emission": loss / 2, "states": loss / 2, "transition": loss / 2, "initial": loss / 2},
-            epsilon=epsilon,
-            n=int(table.sum()),
-            bounds={"emission": (least / grid, 1.0)},
-            settings={"unit": "one event", "sweeps": sweeps, "grid": grid, "epsilon_a_look": step, "looks": 2 * sweeps},
-            float_safe=False,
-        )
+    made = Release(
+        values={
+            "emission": chain.emission,
+            "states": chain.states.astype(np.int64),
+            "transition": chain.transition,
+            "initial": chain.initial,
+        },
+        model=GIBBS_MODEL,
+        mechanism="exponential",
+        scale={"emission": hottest, "states": hottest, "transition": hottest, "initial": hottest},
+        sensitivity={"emission": loss / 2, "states": loss / 2, "transition": loss / 2, "initial": loss / 2},
+        epsilon=epsilon,
+        n=int(table.sum()),
+        bounds={"emission": (least / grid, 1.0)},
+        settings={"unit": "one event", "sweeps": sweeps, "grid": grid, "epsilon_a_look": step, "looks": 2 * sweeps},
+        float_safe=False,
     )
+    return paid.entered(made)
 
 
 def count_table(data: ArrayLike) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from scipy import special
 
 from dpbook._arrays import Array
 from dpbook._validation import Option, analyst_generator, flag_option, optional, whole_option
+from dpbook.doubts import speak
 from dpbook.graphical.hmm.model import (
     Prior,
     checked_prior,
@@ -22,7 +23,7 @@ from dpbook.graphical.hmm.model import (
     tally,
 )
 from dpbook.graphical.hmm.noisy_counts import draw_counts, log_noisy_count
-from dpbook.posterior import Posterior, warn_if_unconverged
+from dpbook.posterior import Posterior
 from dpbook.sampling import posteriors, run
 
 __all__ = ["OPTIONS", "Exact", "Noisy", "Settings", "sample"]
@@ -72,10 +73,7 @@ def sample(observed: Exact, settings: Settings, *, order_by: int, paths: bool, m
         progress=settings.progress,
         label="hmm",
     )
-    found = posteriors(sort_states(kept, order_by), method=method)
-    for one in found:
-        warn_if_unconverged(Posterior({k: v for k, v in one.draws.items() if k != "states"}))
-    return found
+    return speak(posteriors(sort_states(kept, order_by), method=method), of=("emission", "transition", "initial"))
 
 
 def check_type(order_by: int, types: int) -> None:

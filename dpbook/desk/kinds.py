@@ -1,0 +1,212 @@
+"""What a plan may ask for: for each kind of release, what it takes, what it would be worth, and how it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbook.budget import PrivacyBudget
+from dpbook.desk.plan import Plan, Request
+from dpbook.preview import Preview
+from dpbook.release import Release
+from dpbook.schema import Category, Flag, Integer, Number, Schema
+
+__all__: list[str] = []
+
+_WIDEST = 1e100  # bounds of numbers as they are read: a release clips them itself, and counts what it clips
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of release: the options that it needs and may take, and what to do with them."""
+
+    needs: tuple[str, ...]
+    takes: tuple[str, ...]
+    columns: Callable[[Mapping[str, Any]], list[str]]
+    preview: Callable[[Plan, Request, int], Preview]
+    make: Callable[..., Release]
+
+
+def kind_of(request: Request) -> Kind:
+    """Return the kind that a request asks for; raise where there is none such, or its options are not its own."""
+    where = f"[release.{request.name}]"
+    if request.kind not in KINDS:
+        raise ValueError(f"kind of {where} must be one of {', '.join(KINDS)}, got {request.kind!r}")
+    kind = KINDS[request.kind]
+    if absent := [name for name in kind.needs if name not in request.options]:
+        raise ValueError(f"{where} needs {' and '.join(absent)}")
+    allowed = {*kind.needs, *kind.takes}
+    if unknown := sorted(set(request.options) - allowed):
+        raise ValueError(
+            f"{where} takes {', '.join(sorted(allowed))}; it does not know {', '.join(map(repr, unknown))}"
+        )
+    return kind
+
+
+def check(plan: Plan) -> None:
+    """Raise what is wrong with a plan's requests, from public numbers alone, by making each on made-up records."""
+    for request in plan.requests:
+        kind = kind_of(request)
+        names = kind.columns(request.options)
+        try:
+            for name in names:
+                plan.column(name)
+            made_up = Schema({name: plan.columns[name] for name in names}).example(8, rng=np.random.default_rng(0))
+            kind.make(plan, request, made_up, rng=np.random.default_rng(0), budget=None)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"[release.{request.name}]: {error}") from error
+
+
+def reading_schema(plan: Plan, names: list[str]) -> Schema:
+    """Return the schema by which columns are read: as the plan says, numbers not yet clipped."""
+
+    def wide(kind: Number | Integer | Flag | Category) -> Number | Integer | Flag | Category:
+        return Number(-_WIDEST, _WIDEST) if isinstance(kind, Number | Integer) else kind
+
+    missing = {name: value for name, value in plan.missing.items() if name in names}
+    return Schema({name: wide(plan.column(name)) for name in names}, missing=missing)
+
+
+def _common(request: Request) -> dict[str, Any]:
+    return {"epsilon": request.epsilon, "delta": request.delta, "mechanism": request.mechanism}
+
+
+def _column(options: Mapping[str, Any]) -> list[str]:
+    return [_text("column", options["column"])]
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be the name of a column, got {value!r}")
+    return value
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
+        raise ValueError(f"{name} must be a list of different columns, got {value!r}")
+    return [_text(name, each) for each in value]
+
+
+def _mean(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+    from dpbook import expfam
+
+    name = request.options["column"]
+    extra = {key: request.options[key] for key in ("bins", "shape") if key in request.options}
+    return expfam.release_mean(frame[name].to_numpy(float), plan.bounds(name), **_common(request), **extra, **at)
+
+
+def _preview_mean(plan: Plan, request: Request, n: int) -> Preview:
+    low, high = plan.bounds(request.options["column"])
+    # Without a family nothing is known of the spread; a sum of clipped values has the noise of a uniform one's.
+    made = _mean(plan, request, pd.DataFrame({request.options["column"]: np.linspace(low, high, 8)}), **_seeded())
+    scale = made.scale["sum"] * (high - low) / 2
+    noise = float(np.sqrt(2 if request.mechanism == "laplace" else 1) * scale / n)
+    return Preview((request.options["column"],), made.sensitivity["sum"], made.scale["sum"], noise_sd=noise)
+
+
+def _seeded() -> dict[str, Any]:
+    return {"rng": np.random.default_rng(0), "budget": None}
+
+
+def _histogram(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+    from dpbook import expfam
+
+    name, kind = request.options["column"], plan.column(request.options["column"])
+    if isinstance(kind, Number) or "bins" in request.options:
+        if "bins" not in request.options:
+            raise ValueError("bins must be given, a list of edges, for a column of numbers")
+        return expfam.release_histogram(frame[name].to_numpy(float), request.options["bins"], **_common(request), **at)
+    if isinstance(kind, Integer):
+        codes = np.clip(np.rint(frame[name].to_numpy(float)), kind.low, kind.high).astype(np.int64)
+        labels = list(range(kind.low, kind.high + 1))
+        return expfam.release_histogram(codes, labels=labels, **_common(request), **at)
+    known: Any = kind if isinstance(kind, Category) else [False, True]
+    return expfam.release_histogram(frame[name].tolist(), labels=known, **_common(request), **at)
+
+
+def _preview_cells(plan: Plan, request: Request, n: int) -> Preview:
+    names = KINDS[request.kind].columns(request.options)
+    made_up = Schema({name: plan.columns[name] for name in names}).example(8, rng=np.random.default_rng(0))
+    made = KINDS[request.kind].make(plan, request, made_up, **_seeded())
+    first = next(iter(made.values))
+    scale = made.scale[first]
+    noise = float(np.sqrt(2 if request.mechanism == "laplace" else 1) * scale / n)
+    return Preview((f"share of a cell of {' × '.join(names)}",), made.sensitivity[first], scale, noise_sd=noise)
+
+
+def _share(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+    from dpbook import expfam
+
+    name = request.options["column"]
+    if not isinstance(plan.column(name), Flag):
+        raise ValueError(f"column {name!r} must be a flag for a share; of a category release a histogram")
+    return expfam.release(frame[name].to_numpy().astype(np.int64), expfam.Binomial(), **_common(request), **at)
+
+
+def _preview_share(plan: Plan, request: Request, n: int) -> Preview:
+    from dpbook import expfam
+
+    return expfam.preview(expfam.Binomial(), n=n, **_common(request))
+
+
+def _regression_columns(options: Mapping[str, Any]) -> list[str]:
+    return [*_texts("covariates", options["covariates"]), _text("response", options["response"])]
+
+
+def _regression_bounds(plan: Plan, request: Request) -> dict[str, Any]:
+    covariates, response = request.options["covariates"], request.options["response"]
+    return {"x_bounds": {name: plan.bounds(name) for name in covariates}, "y_bounds": plan.bounds(response)}
+
+
+def _regression(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+    from dpbook import regression
+
+    settings = {**_regression_bounds(plan, request), **_common(request), **at}
+    names = _regression_columns(request.options)
+    return regression.release(frame[names].astype(float), request.options["response"], **settings)
+
+
+def _preview_regression(plan: Plan, request: Request, n: int) -> Preview:
+    from dpbook import regression
+
+    return regression.preview(n=n, **_regression_bounds(plan, request), **_common(request))
+
+
+def _table_columns(options: Mapping[str, Any]) -> list[str]:
+    cliques = options["tables"]
+    if not isinstance(cliques, list) or not cliques:
+        raise ValueError(f"tables must be a list of lists of columns, got {cliques!r}")
+    return list(dict.fromkeys(name for clique in cliques for name in _texts("tables", clique)))
+
+
+def _tables(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+    from dpbook import graphical
+
+    if request.delta:
+        raise ValueError("delta must be 0 for tables, which have Laplace noise")
+    names = _table_columns(request.options)
+    schema = Schema({name: plan.columns[name] for name in names})
+    domain = graphical.Domain.of(schema)
+    return graphical.release(
+        schema.apply(frame[names]), domain, request.options["tables"], epsilon=request.epsilon, **at
+    )
+
+
+KINDS: dict[str, Kind] = {
+    "mean": Kind(("column",), ("bins", "shape"), _column, _preview_mean, _mean),
+    "histogram": Kind(("column",), ("bins",), _column, _preview_cells, _histogram),
+    "share": Kind(("column",), (), _column, _preview_share, _share),
+    "regression": Kind(("response", "covariates"), (), _regression_columns, _preview_regression, _regression),
+    "tables": Kind(("tables",), (), _table_columns, _preview_cells, _tables),
+}
+
+
+def make(
+    plan: Plan, request: Request, frame: pd.DataFrame, rng: np.random.Generator | None, budget: PrivacyBudget | None
+) -> Release:
+    """Make one release of a plan from the columns that it needs."""
+    return kind_of(request).make(plan, request, frame, rng=rng, budget=budget)
