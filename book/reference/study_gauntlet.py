@@ -55,6 +55,7 @@ class Measured(NamedTuple):
     target: str  # what the truth is
     ours: Estimates
     posteriors: Sequence[Any]
+    warned: NDArray[np.bool_]  # (trial,) whether the posterior raised a doubt
     nonprivate: Estimates
     rivals: Mapping[str, Estimates]
     clipped: float  # share of records of which the release cut something off
@@ -91,6 +92,7 @@ def regress(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
         "least squares on the whole file, unclipped",
         of_posteriors(posteriors, "theta"),
         posteriors,
+        doubted(posteriors),
         Estimates(*(np.stack(part) for part in zip(*map(least_squares, samples), strict=True))),
         {
             "naive": naive(releases, layout, box),
@@ -123,6 +125,7 @@ def average(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
         "mean of the file's records, clipped to the bounds",
         of_posteriors(posteriors, "mean"),
         posteriors,
+        doubted(posteriors),
         Estimates(*by_t.T[:, :, None]),
         {
             "naive": scaled(centre, centre - reach, centre + reach, middle, half),
@@ -150,6 +153,7 @@ def fit_family(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
         "mean of the whole file, unclipped",
         of_posteriors(posteriors, "theta", MEAN_OF[problem.family]),
         posteriors,
+        doubted(posteriors),
         Estimates(*by_t.T[:, :, None]),
         {"naive": of_posteriors(taken, "theta", MEAN_OF[problem.family])},
         0.0 if problem.family == "Binomial" else outside(file, [ends]),
@@ -174,6 +178,7 @@ def count(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
         "shares of the whole file, of bins that hold 1 % of it or more",
         of_posteriors(posteriors, "probabilities", lambda draws: draws[..., judged]),
         posteriors,
+        doubted(posteriors),
         jeffreys(exact[:, judged], cell.n),
         {"naive": jeffreys(noisy[:, judged], cell.n)},
         outside(file, [ends]),
@@ -194,7 +199,7 @@ def split_and_average(cell: Cell, trials: int, rng: np.random.Generator) -> Meas
         search = aggregate.Centred(slopes_within(problem, cell.bounds))
         releases = [aggregate.release_quantile(rows, 0.5, **how, bounds=search, rng=rng) for rows in samples]
         full = [float(np.ravel(aggregate.quantile_nonprivate(rows, 0.5, posterior=model))[0]) for rows in samples]
-    answers = aggregate.infer(releases)
+    answers, warned = zip(*map(spoken, releases), strict=True)
     ends = np.array([each.interval(LEVEL, problem.asked) for each in answers])
     truth = np.array(full)[:, None]
     point = np.array([float(each.estimate) for each in answers])[:, None]
@@ -204,6 +209,7 @@ def split_and_average(cell: Cell, trials: int, rng: np.random.Generator) -> Meas
         f"the full-data posterior's {problem.asked}, of each data set",
         Estimates(point, ends[:, :1], ends[:, 1:]),
         answers,
+        np.array(warned),
         Estimates(truth, truth, truth),
         {},
         0.0,
@@ -235,12 +241,20 @@ def read(
         return list(infer(releases, *prior, draws=DRAWS if draws is None else draws, rng=rng))
 
 
-def doubted(posterior: Any) -> bool:
-    """Say whether a posterior raises a doubt; one about short chains is the study's own doing, and does not count."""
-    return any(not isinstance(doubt, _OF_CHAINS) for doubt in getattr(posterior, "doubts", ()))
+def doubted(posteriors: Sequence[Any]) -> NDArray[np.bool_]:
+    """Say which posteriors raise a doubt; one about short chains is the study's own doing, and does not count."""
+    return np.array([any(not isinstance(doubt, _OF_CHAINS) for doubt in each.doubts) for each in posteriors])
 
 
 _OF_CHAINS = (ConvergenceWarning, FewDraws)
+
+
+def spoken(release: Release) -> tuple[Any, bool]:
+    """Return what sample-and-aggregate infers, and whether it warned."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer = aggregate.infer(release)
+    return answer, len(caught) > 0
 
 
 def of_posteriors(posteriors: Sequence[Any], name: str, of: Callable[[Array], Array] | None = None) -> Estimates:
@@ -321,7 +335,7 @@ def gauntlet(number: int, *, trials: int, seed: int) -> pd.DataFrame:
     cell = CELLS[number]
     trials = trials_of(cell, trials)
     found = KINDS[cell.kind](cell, trials, cell_rng(seed, "gauntlet", number))
-    warned = np.array([doubted(each) for each in found.posteriors])
+    warned = found.warned
     truth = np.broadcast_to(found.truth, found.ours.point.shape)
     hit, without = inside(found.ours, truth), inside(found.nonprivate, truth)
     rows = []
