@@ -3,7 +3,7 @@
 Sums of few records are not normal: latent records, which are exact. Where records reach far from the bounds nothing
 need be assumed of the covariates: the fixed design. In between, sums of normal records that were clipped and sums of
 skewed ones that were not can be the same, and no release of sums tells which: both readings get half of the draws, so
-that an interval holds whichever is right.
+that a 95 % interval keeps at least 90 of its 95 % whichever is right.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def choose(task: Task, rng: np.random.Generator) -> list[Choice]:
         if n < _FEW
         else _either(part)
         if moved > _SHIFT
-        else Choice(("fixed-design",), "hardly any response was clipped; nothing is assumed of the covariates")
+        else Choice(
+            ("fixed-design",),
+            "hardly any response was clipped; of the covariates nothing is assumed but that their bounds hold",
+        )
         for n, part, moved in zip(task.n, share, shift, strict=True)
     ]
 
