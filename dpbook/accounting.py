@@ -222,10 +222,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def pure_mu(epsilon: float) -> float:
     """Return the mu of Gaussian differential privacy that every pure epsilon-DP mechanism has.
 
-    The best test between two neighbours, given a pure release, has errors on two lines that meet where both errors are
-    1/(1 + e^ε). The curve of Gaussian noise with this mu goes through that point and is convex, so it lies below both:
-    whatever a test can do given the release, it can do given that Gaussian noise. Explained in
-    :doc:`/book/background/composition`.
+    The best test between two neighbours, given a pure release, has errors on two segments, from (0, 1) and from (1, 0),
+    that meet where both errors are 1/(1 + e^ε). The curve of Gaussian noise with this mu goes through all three points
+    and is convex, so it lies below both: whatever a test can do given the release, it can do given that noise.
+    Explained in :doc:`/book/background/composition`.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ import os
 import threading
 import uuid
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
@@ -148,6 +148,7 @@ class PrivacyBudget:
         self._groups: dict[str, ParallelGroup] = {}
         self._released: dict[int, tuple[str, str]] = {}  # fingerprint and report, by the number of the charge
         self._numbered: dict[int, int] = {}  # the number of a charge, by the identity of its line
+        self._named = ""  # what stands before the labels of charges
 
     @classmethod
     def open(
@@ -346,7 +347,7 @@ class PrivacyBudget:
         """Enter a charge and return its number."""
         if not isinstance(label, str):
             raise TypeError(f"label must be a string, got {label!r}")
-        cost = self._accountant.cost(loss)
+        cost, label = self._accountant.cost(loss), self._root()._named + label
         self._check_process()
         with self._lock:
             with self._root()._entering() as enter:
@@ -356,6 +357,22 @@ class PrivacyBudget:
                     raise BudgetExceeded(shortage)
                 take = enter(self, loss, label)
             return take()
+
+    def _fits(self, losses: Iterable[Loss]) -> bool:
+        """Say whether several charges would succeed, one after the other."""
+        costs = [self._accountant.cost(loss) for loss in losses]
+        total = (math.fsum(cost[0] for cost in costs), math.fsum(cost[1] for cost in costs))
+        with self._held():
+            return not self._shortage(total, Loss(1.0, 0.0))
+
+    @contextlib.contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        """Let the labels of charges begin with a name, such as that of a release in a plan."""
+        before, self._named = self._named, f"{name}: "
+        try:
+            yield
+        finally:
+            self._named = before
 
     def _root(self) -> PrivacyBudget:
         return self if self._group is None else self._group._parent._root()

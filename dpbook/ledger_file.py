@@ -1,10 +1,11 @@
 """A ledger in an SQLite file: every charge is one transaction, on the disk before the noise is drawn.
 
 The file holds the terms of the budget, one row per charge, and beside a charge what was released for it. Rows are
-linked by hashes, so that a damaged or edited row is seen. SQLite's locks keep two processes from spending the same
-epsilon, and its journal undoes what a killed process left half done. It does not promise that on network file systems
-whose locks do not work, and no file can know that it was replaced by an older copy of itself: keep the ledger on a
-local disk, and do not restore it from a backup without adding what was released since.
+linked by hashes, so that a damaged or edited row is seen, unless it was the last or the hashes were made anew.
+SQLite's locks keep two processes from spending the same epsilon, and its journal undoes what a killed process left
+half done. It does not promise that on network file systems whose locks do not work, and no file can know that it was
+replaced by an older copy of itself: keep the ledger on a local disk, and do not restore it from a backup without
+adding what was released since.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def _number(text: str) -> float:
 def _preview(options: argparse.Namespace) -> int:
     plan = _checked(options.plan)
     found = {request.name: kinds.kind_of(request).preview(plan, request, options.n) for request in plan.requests}
-    total = sum(request.epsilon for request in plan.requests)
+    total = plan.total
     content = {
         name: {"noise_scale": look.noise_scale, "sensitivity": look.sensitivity, **look.summary().to_dict()}
         for name, look in found.items()
@@ -192,9 +192,9 @@ def _preview(options: argparse.Namespace) -> int:
         look = found[request.name]
         lines += [f"{request.name} ({request.kind}, ε = {request.epsilon:g}): noise scale {look.noise_scale:.4g}"]
         lines += [f"    {line}" for line in look.summary().round(5).to_string().splitlines()]
-    lines.append(f"Together ε = {total:g} by addition, of {plan.epsilon:g}.")
+    lines.append(f"Together ε = {total:.6g} by {plan.accounting}, of {plan.epsilon:g}.")
     _say(options, {"releases": content, "epsilon": total, "of": plan.epsilon}, "\n".join(lines))
-    return DONE if total <= plan.epsilon or plan.accounting != "addition" else REFUSED
+    return DONE if total <= plan.epsilon * (1 + 1e-12) else REFUSED
 
 
 def _checked(path: Path) -> Plan:
@@ -215,15 +215,19 @@ def _release(options: argparse.Namespace) -> int:
     taken = [request.name for request in requests if (options.out / f"{request.name}.json").exists()]
     if taken:
         raise Refused(f"{options.out} holds {', '.join(taken)} already; name other releases of the plan with --only")
-    options.out.mkdir(parents=True, exist_ok=True)
     terms = {"unit": plan.unit, "accounting": plan.accounting}
     budget = PrivacyBudget.open(options.ledger, plan.epsilon, plan.delta, **terms)
+    if not budget._fits(request.loss for request in requests):
+        asked = " + ".join(f"{request.epsilon:g}" for request in requests)
+        raise Refused(f"the plan asks for more than is left (ε = {asked}); nothing was released. {budget.afford()}")
+    options.out.mkdir(parents=True, exist_ok=True)
     rng = None if options.teaching_seed is None else np.random.default_rng(options.teaching_seed)
     columns = list(dict.fromkeys(name for each in requests for name in kinds.kind_of(each).columns(each.options)))
     table = kinds.reading_schema(plan, columns).apply(reading.frame(options.table, plan, columns))
     made = {}
     for request in tqdm(requests, desc="releases", disable=options.json or not sys.stderr.isatty()):
-        release = kinds.make(plan, request, table, rng, budget)
+        with budget._naming(request.name):
+            release = kinds.make(plan, request, table, rng, budget)
         _write(options.out / f"{request.name}.json", release.to_json())
         made[request.name] = fingerprint(release)
     words = [f"{options.out / name}.json  {mark[:12]}" for name, mark in made.items()]
@@ -250,20 +254,20 @@ def _infer(options: argparse.Namespace) -> int:
     rng = np.random.default_rng(options.seed)
     with warnings.catch_warnings(record=True) as spoken:
         warnings.simplefilter("always")
-        summary = _summary(release, options, rng)
+        summary, notes = _summary(release, options, rng)
     doubts = [" ".join(str(each.message).split()) for each in spoken if issubclass(each.category, UserWarning)]
     for doubt in doubts:
         print(f"dpbook: warning: {doubt}", file=sys.stderr)
-    content = {"model": release.model, "summary": summary.to_dict(orient="index"), "warnings": doubts}
+    content = {"model": release.model, "summary": summary.to_dict(orient="index"), "warnings": doubts, "notes": notes}
     shown = summary.drop(
         columns=["r_hat", "ess_bulk", "ess_tail"], errors="ignore"
     )  # a doubt is spoken, if there is one
-    _say(options, content, shown.to_string(float_format="{:.4g}".format))
+    _say(options, content, "\n".join([shown.to_string(float_format="{:.4g}".format), *notes]))
     return DONE
 
 
-def _summary(release: Release, options: argparse.Namespace, rng: np.random.Generator) -> Any:
-    """Return the summary of a release's posterior, or the margins of a fitted field."""
+def _summary(release: Release, options: argparse.Namespace, rng: np.random.Generator) -> tuple[Any, list[str]]:
+    """Return the summary and the notes of a release's posterior, or the margins of a fitted field."""
     from dpbook import expfam, graphical, regression
 
     if release.model == "clique tables":
@@ -271,12 +275,15 @@ def _summary(release: Release, options: argparse.Namespace, rng: np.random.Gener
 
         field = graphical.fit(release)
         rows = {f"{name} = {state}": share for name in field.domain.names for state, share in _margin(field, name)}
-        return pd.DataFrame({"share": rows})
+        return pd.DataFrame({"share": rows}), []
     settings: dict[str, Any] = {"draws": options.draws, "rng": rng}
     if release.model == "binomial":  # a share, whose prior is flat on no scale in particular
-        return expfam.infer(release, expfam.Beta(0.5, 0.5), **settings).summary(options.level)
-    infer: Any = regression.infer if release.model == "linear regression" else expfam.infer
-    return infer(release, **settings).summary(options.level)
+        posterior: Any = expfam.infer(release, expfam.Beta(0.5, 0.5), **settings)
+    elif release.model == "linear regression":
+        posterior = regression.infer(release, **settings)
+    else:
+        posterior = expfam.infer(release, **settings)
+    return posterior.summary(options.level), list(posterior.notes)
 
 
 def _margin(field: Any, name: str) -> Iterator[tuple[Any, float]]:

@@ -124,8 +124,10 @@ def _histogram(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> 
         codes = np.clip(np.rint(frame[name].to_numpy(float)), kind.low, kind.high).astype(np.int64)
         labels = list(range(kind.low, kind.high + 1))
         return expfam.release_histogram(codes, labels=labels, **_common(request), **at)
-    known: Any = kind if isinstance(kind, Category) else [False, True]
-    return expfam.release_histogram(frame[name].tolist(), labels=known, **_common(request), **at)
+    if isinstance(kind, Flag):
+        answers = ["yes" if value else "no" for value in frame[name]]
+        return expfam.release_histogram(answers, labels=["no", "yes"], **_common(request), **at)
+    return expfam.release_histogram(frame[name].tolist(), labels=kind, **_common(request), **at)
 
 
 def _preview_cells(plan: Plan, request: Request, n: int) -> Preview:

@@ -16,6 +16,8 @@ from typing import Any
 
 from dpbook._validation import delta_value, finite_number, one_of, positive
 from dpbook.accountants import NAMES as ACCOUNTINGS
+from dpbook.accountants import Loss, accountant
+from dpbook.accounting import gaussian_loss, gaussian_scale
 from dpbook.schema import Category, Flag, Integer, Number, Schema
 
 __all__ = ["Plan", "Request"]
@@ -60,6 +62,14 @@ class Request:
     def mechanism(self) -> str:
         """The noise, Laplace without a delta and Gaussian with one."""
         return "gaussian" if self.delta > 0 else "laplace"
+
+    @property
+    def loss(self) -> Loss:
+        """What it will be charged, as every accounting counts it."""
+        if self.delta == 0:
+            return Loss(self.epsilon, 0.0)
+        scale = gaussian_scale(sensitivity=1.0, epsilon=self.epsilon, delta=self.delta)
+        return Loss(self.epsilon, self.delta, **gaussian_loss(sensitivity=1.0, scale=scale))
 
 
 @dataclass(frozen=True)
@@ -150,6 +160,13 @@ class Plan:
             missing=missing,
             requests=requests,
         )
+
+    @property
+    def total(self) -> float:
+        """The epsilon of all releases together, as the accounting of the project adds them up."""
+        way = accountant(self.accounting, self.epsilon, self.delta)
+        costs = [way.cost(request.loss) for request in self.requests]
+        return way.stated((sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)))[0]
 
     def bounds(self, name: str) -> tuple[float, float]:
         """Return the public bounds of the column called ``name``, which must hold numbers."""

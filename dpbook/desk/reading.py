@@ -69,10 +69,16 @@ def _read(values: pd.Series, plan: Plan, name: str) -> Any:
     kind = plan.column(name)
     if isinstance(kind, Category):
         labels = {str(label): label for label in kind.labels}
-        return [labels.get(str(value).strip(), value) if value is not None else None for value in values]
+        return [_label(value, labels) for value in values]
     if isinstance(kind, Flag):
         return [_truth(value) for value in values]
     return pd.to_numeric(values, errors="coerce")
+
+
+def _label(value: Any, labels: dict[str, Any]) -> Any:
+    """Return the label that a text stands for; a blank is missing, unless it is a label."""
+    text = "" if value is None else str(value).strip()
+    return labels.get(text, value if text else None)
 
 
 def _truth(value: Any) -> Any:

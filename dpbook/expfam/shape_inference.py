@@ -97,7 +97,10 @@ def _moments(releases: Sequence[Release]) -> NoisyMoments:
 def _notes(release: Release, shares: Array) -> list[str]:
     """Say what is covered, how much was clipped, and where the sampling error is not yet normal."""
     low, high = release.bounds["x"]
-    notes = [f"mean and sd are those of records clipped to [{low:g}, {high:g}]; no family is assumed."]
+    notes = [
+        f"mean and sd are those of records clipped to [{low:g}, {high:g}]. The mean's interval assumes no family; "
+        "the sd's takes scatter to vary as that of normal records."
+    ]
     beyond = {"below": shares[..., 0], "above": shares[..., -1]}
     seen = [f"{np.median(p):.1%} {side} them" for side, p in beyond.items() if np.quantile(p, 0.05) > 0.01]
     if seen:

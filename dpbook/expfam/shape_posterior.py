@@ -80,7 +80,8 @@ class HistogramPosterior(Posterior):
         """Return the posterior of a quantile of the records, and of the ends of the bin that it lies in.
 
         The histogram tells the bin. Where in it the quantile lies follows only if records are spread evenly over each
-        bin, which crowded records and whole numbers are not: ``lowest`` and ``highest`` assume nothing.
+        bin, which crowded records and whole numbers are not: ``lowest`` and ``highest`` assume nothing, and one of them
+        is infinite where the quantile lies beyond the bins.
 
         Parameters
         ----------
@@ -90,18 +91,19 @@ class HistogramPosterior(Posterior):
         Returns
         -------
         Posterior
-            With draws of ``lowest``, ``quantile`` and ``highest``; beyond the bins, they end at the outermost edge.
+            With draws of ``lowest``, ``quantile`` and ``highest``; beyond the bins ``quantile`` is the outermost edge.
         """
         if not self.edges:
             raise ValueError("population_quantile needs bins of numbers: the cells of this histogram are labels")
         share, edges = fraction("q", q), np.asarray(self.edges)
         reached = np.cumsum(self.draws["probabilities"], axis=-1)[..., :-1]  # the share below each edge
-        after = np.clip((reached <= share).sum(axis=-1), 1, edges.size - 1)[..., None]
+        cell, outer = (reached <= share).sum(axis=-1), np.r_[-np.inf, edges, np.inf]
+        after = np.clip(cell, 1, edges.size - 1)[..., None]
         below, above = (np.take_along_axis(reached, after - step, axis=-1)[..., 0] for step in (1, 0))
         within = np.clip((share - below) / np.maximum(above - below, np.finfo(float).tiny), 0.0, 1.0)
         start, end = edges[after[..., 0] - 1], edges[after[..., 0]]
         even = start + within * (end - start)
-        return Posterior({"lowest": start, "quantile": even, "highest": end}, self.method)
+        return Posterior({"lowest": outer[cell], "quantile": even, "highest": outer[cell + 1]}, self.method)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +149,9 @@ class MeanPosterior(HistogramPosterior):
             The least that the mean of records below the bounds, and the most that the mean of records above them may
             be: for example the least and the largest value that a record can have at all.
         level : float, default 0.95
-            The probability that the interval holds where the assumption does.
+            The nominal probability that the interval holds where the assumption does. Mean and shares are drawn as
+            independent, with half a record of prior in each cell; where many bins are empty and noise is large, the
+            share beyond the bounds is understated, and an interval at 0.95 was seen to hold in 0.84 of releases.
 
         Returns
         -------

@@ -47,20 +47,21 @@ def sample(
     return Draws(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
-def clipping(task: Task, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return about the share of responses that each release clipped, and how far that moved its sums.
+def clipping(task: Task, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Return about the share of responses that each release clipped, how far that moved its sums, and the mean of y².
 
-    Both from a short run that takes nothing as clipped: the share, which it understates, is that of a normal response
+    All from a short run that takes nothing as clipped: the share, which it understates, is that of a normal response
     with the mean and variance of a draw. For normal records clipping leaves cov(x, y) times the share inside. The shift
     is the length of what that does to the sums, in units of sampling plus noise (Mahalanobis): no coefficient
     moves by more of its own standard deviations.
     """
-    law = Softened(FixedDesign(task.layout), task.sums)
+    whole = FixedDesign(task.layout)
+    law = Softened(whole, task.sums)
     position = moments.sample(law, task.sums, per_chain=_LOOK_DRAWS, chains=4, warm_up=_LOOK_WARM_UP, rng=rng)
     flat = law.natural(np.moveaxis(position, -1, 0).reshape(law.dim, -1))
-    shifts, shares = [], []
+    shifts, shares, squares = [], [], []
     for block in np.split(np.arange(flat.shape[1]), 4 * _LOOK_DRAWS):  # the releases of one draw
-        share, moved, cov = FixedDesign(task.layout).clipped(flat[:, block], *(each[:, -1] for each in task.box))
+        share, moved, cov = whole.clipped(flat[:, block], *(each[:, -1] for each in task.box))
         free = np.flatnonzero(~law.certain)
         spread = task.n[:, None, None] * cov[:, free[:, None], free]
         spread = spread + task.noise_variance[:, None, None] * np.eye(len(free))
@@ -68,7 +69,8 @@ def clipping(task: Task, rng: np.random.Generator) -> tuple[Array, Array]:
         length = (by * np.linalg.solve(spread, by[..., None])[..., 0]).sum(axis=1)
         shifts.append(np.sqrt(np.maximum(length, 0.0)))
         shares.append(share)
-    return np.median(shares, axis=0), np.median(shifts, axis=0)
+        squares.append(whole.mean(flat[:, block])[:, whole.places.y_squared])
+    return np.median(shares, axis=0), np.median(shifts, axis=0), np.median(squares, axis=0)
 
 
 class FixedDesign:

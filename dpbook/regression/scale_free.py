@@ -25,6 +25,7 @@ HEIGHT_SD = 1.0
 ERROR_MEDIAN, ERROR_SPREAD = 0.1, 2.0  # of the error's sd, and of its logarithm
 COVARIATE_MEDIAN, COVARIATE_SPREAD = 0.2, 1.5
 _LEAST = 1e-4  # variance of a start
+_FARTHEST = 60.0  # in logarithms, that a share goes towards 0 or 1
 
 
 class Places:
@@ -253,7 +254,8 @@ class Softened:
         """Return the log prior density and its gradient, with the volume of the map."""
         inner, slope, by_volume = self._bent(position)
         value, gradient = self._law.log_prior(inner)
-        return value + np.log(slope).sum(axis=0), slope * gradient + by_volume
+        value = value + np.log(slope).sum(axis=0)
+        return np.where(self._beyond(position), -np.inf, value), slope * gradient + by_volume
 
     def start(self, sums: NoisySums) -> Array:
         """Return positions near which the noisy sums are likely."""
@@ -283,7 +285,7 @@ class Softened:
         """Return straightened positions, the diagonal of the map's derivative, and that of the log of its volume."""
         at, out, unit = self.places, position.copy(), self._tiled(position)
         slope, by_volume = np.ones_like(position), np.zeros_like(position)
-        u = np.concatenate([position[[at.log_error]], position[at.spread]])
+        u = np.clip(self._walked(position), -_FARTHEST, 1 / unit + _FARTHEST)  # beyond, the density is zero
         part, rest, by_u, change = _two_sided(u, unit)
         log_sd = 0.5 * (np.log(part) - np.log(rest))
         steep, turn = by_u / (2 * part * rest), change - by_u / part + by_u / rest
@@ -296,6 +298,14 @@ class Softened:
         slope[at.log_error], slope[at.spread] = steep[0], steep[1:]
         by_volume[at.log_error], by_volume[at.spread] = turn[0], turn[1:]
         return out, slope, by_volume
+
+    def _walked(self, position: Array) -> Array:
+        return np.concatenate([position[[self.places.log_error]], position[self.places.spread]])
+
+    def _beyond(self, position: Array) -> NDArray[np.bool_]:
+        """Return where a share is so near 0 or 1 that no number tells it from them."""
+        end = 1 / self._tiled(position)
+        return np.asarray((np.abs(self._walked(position) - end / 2) > end / 2 + _FARTHEST).any(axis=0))
 
     def _tiled(self, position: Array) -> Array:
         return np.tile(self._unit, position.shape[1] // self._unit.shape[1])

@@ -183,6 +183,10 @@ def test_the_method_is_chosen_by_what_the_release_shows():
     releases = [made(rng, 2000), made(rng, 2000, y_bounds=(-0.2, 0.2)), made(rng, 12, epsilon=5.0)]
     found = regression.infer(releases, draws=200, chains=4, rng=rng)
     assert [each.method for each in found] == ["fixed-design", "fixed-design or moments", "records"]
+    x = rng.uniform(0, 1, 500)
+    yes = (rng.random(500) < 0.2 + 0.5 * x).astype(float)
+    answers = regression.release(x, yes, x_bounds=(0, 1), y_bounds=(0, 1), epsilon=3.0, rng=rng)
+    assert regression.infer(answers, draws=40, chains=2, rng=rng).method == "fixed-design"
     assert found[1].draws["theta"].shape == (4, 50, 2)
     assert "The sums do not tell" in found[1].notes[0]
     assert "n = 12" in repr(found[2].summary())
@@ -313,3 +317,42 @@ def test_latent_records_move_with_their_parameters():
         for p, r in ((start, records), (moved, new))
     ]
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
+
+
+def from_own_prior(law, rng, size):
+    """Positions (dim, size) from the beliefs of a law of one covariate with an intercept."""
+    at, places = np.empty((law.dim, size)), law.places
+    at[places.height], at[places.slopes] = rng.normal(size=size), rng.standard_cauchy(size)
+    at[places.log_error] = np.log(0.1) + 2 * rng.normal(size=size)
+    at[places.spread] = np.log(0.2) + 1.5 * rng.normal(size=size)
+    at[places.centre] = np.arctanh(rng.uniform(-1, 1, size)) if law.bounded else rng.normal(size=size)
+    return at
+
+
+@pytest.mark.parametrize("kind", ["fixed-design", "moments"])
+def test_posteriors_are_calibrated_under_their_own_beliefs(kind):
+    """Ranks of 120 or 50 true values: KS and variance at a false-alarm rate of 1e-4 each, six tests a method."""
+    rng, n = np.random.default_rng(15), 500
+    trials = 50 if kind == "moments" else 120  # which takes its time
+    if kind == "moments":
+        law = ClippedRecords(Layout(1, True), -np.ones((1, 2)), np.ones((1, 2)), normal_nodes(64, 1))
+    else:
+        law = FixedDesign(Layout(1, True))
+    truth = from_own_prior(law, rng, trials)
+    mean, cov, _ = law.moments(truth)
+    size, axes = np.linalg.eigh(n * cov)
+    root = axes * np.sqrt(np.maximum(size, 0.0))[:, None]
+    exact = n * mean + (root @ rng.normal(size=(trials, 5, 1)))[..., 0]
+    sums = NoisySums(exact + 5 * rng.laplace(size=exact.shape), np.full(trials, 5.0), np.full(trials, float(n)), True)
+    walk = Softened(law, sums)
+    position = sample(walk, sums, per_chain=200, chains=4, rng=rng)[:, ::10]
+    shape = position.shape[:3]
+    theta, sigma2 = walk.parameters(np.moveaxis(position, -1, 0).reshape(law.dim, -1))
+    drawn = np.column_stack([theta, sigma2]).reshape(-1, shape[2], 3)
+    true_theta, true_sigma2 = law.parameters(truth)
+    ranks = (drawn < np.column_stack([true_theta, true_sigma2])).mean(axis=0)
+    for rank in ranks.T:
+        assert stats.kstest(rank, "uniform").pvalue > 1e-4
+        spread = stats.norm.ppf(np.clip(rank, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))
+        low, high = stats.chi2.ppf((5e-5, 1 - 5e-5), trials) / trials
+        assert low < np.mean(spread**2) < high
