@@ -157,3 +157,22 @@ def test_a_cell_repeats(table: pd.DataFrame, number: int, monkeypatch: pytest.Mo
         pooled = pooled.clip(0.02, 0.98)
         error = np.sqrt(pooled * (1 - pooled) * (1 / made + 1 / stored["trials"]))
         assert (np.abs(again[column] - stored[column]) <= 4 * error).all()
+
+
+# What the page says
+
+
+def test_the_cells_that_fail_are_those_that_the_page_explains(table: pd.DataFrame) -> None:
+    assert set(table.loc[table["p_holm"] < 0.05, "cell"]) == {0, 4, 5, 10, 41, 49, 59}
+
+
+def test_a_mean_that_assumes_little_holds_in_every_cell(table: pd.DataFrame) -> None:
+    means = table[table["kind"] == "mean"]
+    assert len(means) == 12
+    assert (means["coverage"] >= means["nonprivate"] - 0.05).all()
+
+
+def test_the_naive_interval_fails_where_the_default_holds(table: pd.DataFrame) -> None:
+    lines = table[(table["kind"] == "regression") & (table["p_holm"] == 1)]
+    assert lines["coverage"].median() > 0.9
+    assert lines["naive"].median() < 0.5
