@@ -96,7 +96,7 @@ class RegressionPosterior(Posterior):
 
     @property
     def centre(self) -> Array:
-        """The coefficients in a word: their means, or with heavy tails their medians."""
+        """The means of the coefficients, or their medians where tails are heavy."""
         return np.asarray(self.quantile(0.5, "theta") if self.heavy_tailed else self.mean("theta"))
 
     @overload
