@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbook import regression
+from dpbook import Doubt, regression
 from dpbook.diagnostics import Calibration
 from dpbook.hamiltonian import Kernel, Tuning
-from dpbook.posterior import ConvergenceWarning
 from dpbook.regression import collapsed
 from dpbook.regression.collapsed import CollapsedTarget
 from dpbook.regression.hamiltonian import _mirrored
@@ -388,7 +387,7 @@ def test_tiny_data_and_extreme_epsilon_give_a_posterior_without_a_numerical_warn
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", Doubt)
         posterior = regression.infer(
             release, regression.NormalInverseGamma(0.0, 1.0, 2, 0.2), draws=200, chains=4, rng=rng
         )
