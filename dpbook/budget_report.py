@@ -81,14 +81,14 @@ class Page:
 
     def markdown(self) -> str:
         """Return the page as Markdown."""
-        parts = ["## Privacy report", "", self._guarantee(), "", *self._meaning(), "", "### What it means", ""]
+        parts = ["**Privacy report**", "", self._guarantee(), "", *_apart(self._meaning()), "**What it means**", ""]
         parts += [self._odds(), "", *_headed(_BELIEFS)]
         parts += [f"| {' | '.join(row)} |" for row in self._beliefs()]
-        parts += ["", "### What was released", "", *_headed(_CHARGES)]
+        parts += ["", "**What was released**", "", *_headed(_CHARGES)]
         parts += [f"| {' | '.join(_escaped(each) for each in row)} |" for row in self._rows()]
-        parts += ["", "### How it adds up", "", _SUMS[self.budget.accounting], "", self._sum()]
+        parts += ["", "**How it adds up**", "", _SUMS[self.budget.accounting], "", self._sum()]
         for name, report in self._own_reports():
-            parts += ["", f"### {_escaped(name)}", "", report]
+            parts += ["", f"**{_escaped(name)}**", "", report]
         return "\n".join(parts)
 
     def html(self) -> str:
@@ -202,6 +202,10 @@ def _chance(delta: float) -> str:
 
 def _share(probability: float) -> str:
     return f"{100 * probability:.3g} %"
+
+
+def _apart(paragraphs: Sequence[str]) -> list[str]:
+    return [line for each in paragraphs for line in (each, "")]
 
 
 def _headed(columns: Sequence[str]) -> list[str]:
