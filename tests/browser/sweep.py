@@ -110,6 +110,9 @@ def look_at(running: Any, page: Path, *, width: int, theme: str) -> list[str]:
     try:
         tab.evaluate(UNFOLD)
         found = tab.evaluate(MEASURES)
+        if found:  # a long page on a busy machine may still be settling: what counts is what a reader sees in the end
+            tab.wait_for_timeout(1500)
+            found = tab.evaluate(MEASURES)
     finally:
         tab.context.close()
     return said + list(found)
