@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dpbook import _html, budget_report
 from dpbook._validation import at_least, delta_value, integer, one_of, positive
 from dpbook.accountants import Accountant, Cost, Loss, accountant
-from dpbook.ledger_file import LedgerFile, Row
+from dpbook.ledger_file import LedgerFile, Row, now
 from dpbook.release import Release, Report
 
 __all__ = ["BudgetExceeded", "Charge", "ParallelGroup", "PrivacyBudget", "charge", "fingerprint"]
@@ -391,7 +391,7 @@ class PrivacyBudget:
         """Give the function that enters a charge: in the file first; what it returns, called after, in memory."""
         if self._file is None:
             yield (
-                lambda branch, loss, label: lambda: branch._take(_charge(label, loss, _now()), len(self._numbered) + 1)
+                lambda branch, loss, label: lambda: branch._take(_charge(label, loss, now()), len(self._numbered) + 1)
             )
             return
         with self._file.writing(self._last) as (news, add):
@@ -824,10 +824,6 @@ def _checked_unit(unit: Any) -> str:
 
 def _charge(label: str, loss: Loss, time: str) -> Charge:
     return Charge(label, loss.epsilon, loss.delta, time=time, rho=loss.rho, mu=loss.mu)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def fingerprint(release: Release) -> str:

@@ -116,7 +116,7 @@ class LedgerFile:
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(
-                "INSERT OR REPLACE INTO releases VALUES (?, ?, ?, ?)", (number, _now(), fingerprint, report)
+                "INSERT OR REPLACE INTO releases VALUES (?, ?, ?, ?)", (number, now(), fingerprint, report)
             )
             connection.execute("COMMIT")
 
@@ -141,7 +141,7 @@ class LedgerFile:
                         f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};"
                     )
                     connection.executescript(f"BEGIN; {_TABLES}")
-                    stored = [(each, json.dumps(value)) for each, value in {**terms, "made": _now()}.items()]
+                    stored = [(each, json.dumps(value)) for each, value in {**terms, "made": now()}.items()]
                     connection.executemany("INSERT INTO terms VALUES (?, ?)", stored)
                     connection.execute("COMMIT")
                 with contextlib.suppress(FileExistsError):
@@ -199,7 +199,7 @@ def _edited(path: Path) -> str:
 
 def _insert(connection: sqlite3.Connection, last: Row | None, values: Mapping[str, Any]) -> Row:
     number = 1 if last is None else last.number + 1
-    row = Row(number=number, time=_now(), link="", **values)
+    row = Row(number=number, time=now(), link="", **values)
     row = row._replace(link=_link("" if last is None else last.link, row))
     connection.execute(
         f"INSERT INTO charges VALUES ({', '.join('?' * len(row))})",
@@ -247,7 +247,8 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time, as a ledger writes it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 

@@ -416,6 +416,20 @@ def together(first: Release, *others: Release) -> Release:
     )
 
 
+def observations_of(releases: Sequence[Release], name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the values called ``name`` (observation, release, k) and their scales where releases were put together.
+
+    None where each is single; raise where some hold more observations of the same sums than others.
+    """
+    counts = {len(each.observations) for each in releases}
+    if counts == {1}:
+        return None
+    if len(counts) > 1:
+        raise ValueError(f"release must be a sequence in which equally many are put together, got {sorted(counts)}")
+    noisy = np.stack([[np.atleast_1d(part[name]) for part in each.observations] for each in releases], axis=1)
+    return noisy, np.stack([[part.scale[name] for part in each.observations] for each in releases], axis=1)
+
+
 def _check_same(parts: Sequence[Release]) -> None:
     """Raise unless releases are noisy observations of the same statistics; say what differs."""
     first = parts[0]

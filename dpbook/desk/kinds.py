@@ -100,12 +100,10 @@ def _mean(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Relea
 
 
 def _preview_mean(plan: Plan, request: Request, n: int) -> Preview:
-    low, high = plan.bounds(request.options["column"])
-    # Without a family nothing is known of the spread; a sum of clipped values has the noise of a uniform one's.
-    made = _mean(plan, request, pd.DataFrame({request.options["column"]: np.linspace(low, high, 8)}), **_seeded())
-    scale = made.scale["sum"] * (high - low) / 2
-    noise = float(np.sqrt(2 if request.mechanism == "laplace" else 1) * scale / n)
-    return Preview((request.options["column"],), made.sensitivity["sum"], made.scale["sum"], noise_sd=noise)
+    from dpbook import expfam
+
+    extra = {"shape": request.options["shape"]} if "shape" in request.options else {}
+    return expfam.preview_mean(plan.bounds(request.options["column"]), n=n, **_common(request), **extra)
 
 
 def _seeded() -> dict[str, Any]:

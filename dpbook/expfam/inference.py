@@ -25,7 +25,7 @@ from dpbook.expfam.remarks import remarks
 from dpbook.expfam.shape_inference import MODELS, infer_shapes
 from dpbook.latent_noise import normal_laplace_logpdf, normal_laplaces_logpdf
 from dpbook.posterior import Posterior
-from dpbook.release import Release
+from dpbook.release import Release, observations_of
 from dpbook.sampling import run
 
 __all__ = ["infer", "methods_of", "posterior_density"]
@@ -283,7 +283,7 @@ def _gibbs(
     scale = np.array([each.scale["sum"] for each in releases])
     problem = (family, prior, noisy, n, scale)
     outside = _outside(releases[0])
-    several = _side_by_side(releases)
+    several = observations_of(releases, "sum")
     step = gibbs_step(*problem, outside=outside, laplace=releases[0].mechanism == "laplace", leap=True, several=several)
     kept = run(
         step,
@@ -299,18 +299,6 @@ def _gibbs(
     return list(np.moveaxis(kept["theta"], 2, 0))
 
 
-def _side_by_side(releases: Sequence[Release]) -> tuple[Array, Array] | None:
-    """Return noisy sums (observation, release, k) and their scales, where releases were put together; else None."""
-    counts = {len(each.observations) for each in releases}
-    if counts == {1}:
-        return None
-    if len(counts) > 1:
-        raise ValueError(f"release must be a sequence in which equally many are put together, got {sorted(counts)}")
-    noisy = np.stack([[np.atleast_1d(part["sum"]) for part in each.observations] for each in releases], axis=1)
-    scale = np.stack([[part.scale["sum"] for part in each.observations] for each in releases], axis=1)
-    return noisy, scale
-
-
 def _moments(
     releases: Sequence[Release],
     prior: Any,
@@ -323,7 +311,7 @@ def _moments(
     """Draw from the law of the sums that a family's moments imply, by the engine that all chapters share."""
     noisy, n = np.stack([each["sum"] for each in releases]), np.array([float(each.n) for each in releases])
     scale = np.array([each.scale["sum"] for each in releases])
-    sums = moments.NoisySums(noisy, scale, n, releases[0].mechanism == "laplace", _side_by_side(releases))
+    sums = moments.NoisySums(noisy, scale, n, releases[0].mechanism == "laplace", observations_of(releases, "sum"))
     law = CountLaw(family, prior, _outside(releases[0]))
     drawn = moments.sample(law, sums, per_chain=-(-draws // chains), chains=chains, rng=rng, progress=progress)
     return list(np.moveaxis(law.theta_at(drawn), 2, 0))
@@ -348,7 +336,7 @@ def _records(
         start = gibbs_start(family, prior, noisy, sizes, scale, chains, rng, outside=outside).theta
         kept, _ = latent_records.sample(
             model,
-            moments.NoisySums(noisy, scale, sizes, laplace, _side_by_side([releases[i] for i in members])),
+            moments.NoisySums(noisy, scale, sizes, laplace, observations_of([releases[i] for i in members], "sum")),
             Theta(start.reshape(-1, *start.shape[2:])),
             per_chain=-(-draws // chains),
             chains=chains,

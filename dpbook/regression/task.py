@@ -19,7 +19,7 @@ from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
 from dpbook.regression.layout import Layout
 from dpbook.regression.weak_priors import covariates_in, stated_prior, weak_prior
-from dpbook.release import Release
+from dpbook.release import Release, observations_of
 
 __all__: list[str] = []
 
@@ -167,19 +167,8 @@ def task_of(
         else ParameterPrior(*_stacked([each for each, _ in beliefs], ParameterPrior._fields)),
         covariates=CovariatePrior(*_stacked([each for _, each in beliefs], CovariatePrior._fields)),
         moments=np.stack([each["moments"] for each in releases]) if "moments" in first.values else None,
-        several=_side_by_side(releases),
+        several=observations_of(releases, "sums"),
     )
-
-
-def _side_by_side(releases: Sequence[Release]) -> tuple[Array, Array] | None:
-    """Return the noisy sums of releases that were put together, and their scales; None where each is single."""
-    counts = {len(each.observations) for each in releases}
-    if counts == {1}:
-        return None
-    if len(counts) > 1:
-        raise ValueError(f"release must be a sequence in which equally many are put together, got {sorted(counts)}")
-    noisy = np.stack([[part["sums"] for part in each.observations] for each in releases], axis=1)
-    return noisy, np.stack([[part.scale["sums"] for part in each.observations] for each in releases], axis=1)
 
 
 def _same_kind(releases: Sequence[Release], *, several: bool) -> list[Coordinates]:
