@@ -29,6 +29,7 @@ CHAPTERS = [
     "regression",
     "graphical-models",
     "theory",
+    "any-model",
 ]
 MARKERS = {
     "o": "circle",

@@ -16,16 +16,14 @@ from dpbook import Doubt, Schema, models
 from dpbook.diagnostics import calibrate
 from dpbook.schema import Flag, Integer, Number
 
-TRIALS = 100
-COUNTS = np.arange(16)
+TRIALS = 80
 
 
 def visits(parameters, uniforms):
-    """Zero-inflated Poisson counts, by their distribution function."""
+    """Geometric counts, of which a share is zero for another reason."""
     u, v = uniforms
-    below = special.pdtr(COUNTS, parameters["rate"])  # (batch, 16)
-    steps = (v[..., None] > below[:, None, :]).sum(axis=-1)
-    return np.where(u < parameters["none"], 0, steps)
+    again = parameters["mean"] / (1 + parameters["mean"])
+    return np.where(u < parameters["none"], 0, np.floor(np.log(v) / np.log(again)))
 
 
 def heavy(parameters, uniforms):
@@ -44,8 +42,8 @@ def buys(parameters, uniforms):
 
 CASES = {
     "visits": (
-        models.Model({"none": models.Beta(2, 2), "rate": models.Gamma(6, 2)}, visits, uniforms=2),
-        Schema({"x": Integer(0, 15)}),
+        models.Model({"none": models.Beta(2, 2), "mean": models.Gamma(6, 2)}, visits, uniforms=2),
+        Schema({"x": Integer(0, 30)}),
         models.Histogram("x", [1, 3, 5]),
     ),
     "heavy": (
