@@ -385,7 +385,7 @@ class Cauchy:
     >>> import numpy as np
     >>> from dpbook.priors import Cauchy
     >>> Cauchy(0, 2).log_density([0.0]).round(3), Cauchy(0, 2).draw(2, np.random.default_rng(0)).round(2)
-    (array([-1.838]), array([-1.9 ,  0.16]))
+    (array([-1.838]), array([-1.9 , 12.21]))
     """
 
     median: float

@@ -259,3 +259,39 @@ def test_priors_stand_on_the_analyst_side():
     modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     modules += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     assert [name for name in modules if name.startswith("dpbook")] == ["dpbook._arrays", "dpbook._validation"]
+
+
+@pytest.mark.parametrize(
+    ("prior", "law"),
+    [
+        (priors.Normal(1, 2), stats.norm(1, 2)),
+        (priors.HalfNormal(2), stats.halfnorm(scale=2)),
+        (priors.LogNormal(3, 0.5), stats.lognorm(0.5, scale=3)),
+        (priors.Uniform(-1, 4), stats.uniform(-1, 5)),
+        (priors.Cauchy(1, 2), stats.cauchy(1, 2)),
+    ],
+    ids=str,
+)
+def test_a_prior_of_one_number_has_the_density_and_the_draws_of_its_law(prior, law):
+    """Against SciPy; draws by Kolmogorov and Smirnov, 1,000 of them, false-alarm rate 1 in 1,000 at a fixed seed."""
+    theta = law.ppf([0.01, 0.2, 0.5, 0.9, 0.999])
+    np.testing.assert_allclose(prior.log_density(theta), law.logpdf(theta), rtol=1e-10)
+    draws = prior.draw((10, 100), np.random.default_rng(1))
+    assert draws.shape == (10, 100)
+    assert stats.kstest(draws.ravel(), law.cdf).pvalue > 0.001
+    assert prior.support == tuple(law.support())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: priors.Normal(0, 0), "sd must be greater than 0"),
+        (lambda: priors.HalfNormal(-1), "sd must be greater than 0"),
+        (lambda: priors.LogNormal(0, 1), "median must be greater than 0"),
+        (lambda: priors.Uniform(1, 1), "low < high"),
+        (lambda: priors.Cauchy(np.inf, 1), "median must be finite"),
+    ],
+)
+def test_priors_of_one_number_refuse_what_makes_no_sense(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()

@@ -16,7 +16,7 @@ __all__ = ["LogEvidence", "ModelPosterior", "PredictiveCheck", "compare"]
 
 
 class LogEvidence(NamedTuple):
-    """The logarithm of how likely a model had made a release, and the standard error of that number.
+    """The logarithm of a release's density under a model, the ``value``, and the standard ``error`` of that number.
 
     Explained in :doc:`/book/any-model/which-model`.
 
@@ -91,10 +91,11 @@ class ModelPosterior(Posterior):
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.models import LogEvidence, ModelPosterior
-    >>> posterior = ModelPosterior({"rate": np.ones((1, 4))}, log_evidence=LogEvidence(-3.0, 0.1))
-    >>> posterior.log_evidence.value
-    -3.0
+    >>> from dpbook.models import LogEvidence, ModelPosterior, PredictiveCheck
+    >>> fit = PredictiveCheck(("x",), np.array([3.0]), np.array([1.0]), np.array([2.0]), 0.4)
+    >>> posterior = ModelPosterior({"rate": np.ones((1, 4))}, log_evidence=LogEvidence(-3.0, 0.1), fit=fit)
+    >>> posterior.log_evidence.value, posterior.check().p
+    (-3.0, 0.4)
     """
 
     log_evidence: LogEvidence | None = field(default=None, kw_only=True)

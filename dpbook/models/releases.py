@@ -45,7 +45,7 @@ def release(
     Parameters
     ----------
     data : DataFrame, Arrow table, list of rows, mapping of columns, array, iterator of chunks, or Dask collection
-        The records, as :meth:`dpbook.Schema.apply` takes them.
+        The records, as :meth:`dpbook.schema.Schema.apply` takes them.
     statistics : Statistic or sequence of Statistic
         What is summed: :class:`Moments`, :class:`Table`, :class:`Histogram`, :class:`Indicator`, :class:`Product`,
         :class:`Own`. One noise is calibrated to the joint sensitivity of all of them.

@@ -44,9 +44,15 @@ class Statistic(ABC):
 
     Examples
     --------
-    >>> from dpbook import models
-    >>> isinstance(models.Moments("wait"), models.Statistic)
-    True
+    >>> import numpy as np
+    >>> from dpbook import Schema, models
+    >>> from dpbook.schema import Number
+    >>> schema, moments = Schema({"wait": Number(0, 30)}), models.Moments("wait", degree=2)
+    >>> moments.check(schema)
+    >>> moments.labels(schema), moments.values({"wait": np.array([0.0, 15.0])}, schema).tolist()
+    (('wait', 'wait²'), [[-1.0, 1.0], [0.0, 0.0]])
+    >>> moments.sensitivity(schema, norm=1), moments.attained(schema), moments.settings()["kind"]
+    (2.25, True, 'moments')
     """
 
     kind: ClassVar[str]
@@ -64,22 +70,22 @@ class Statistic(ABC):
 
     @abstractmethod
     def check(self, schema: Schema) -> None:
-        """Raise unless the columns of the schema are there and of the right kinds."""
+        """Raise unless the columns are there, in ``schema``, and of the right kinds."""
 
     @abstractmethod
     def labels(self, schema: Schema) -> tuple[str, ...]:
-        """Return what its components are called."""
+        """Return what its components are called, for records of ``schema``."""
 
     @abstractmethod
     def values(self, records: Columns, schema: Schema) -> Array:
-        """Return its components (..., k) for records (...), each within its range; labels are codes."""
+        """Return its components (..., k) for ``records`` of ``schema``, arrays by column; labels are codes."""
 
     @abstractmethod
     def sensitivity(self, schema: Schema, norm: int) -> float:
-        """Return the sensitivity of its sum, without the weight."""
+        """Return the sensitivity of its sum for records of ``schema``, in L1 or L2 ``norm``, without the weight."""
 
     def attained(self, schema: Schema) -> bool:
-        """Tell whether two records move it as much as its sensitivity says."""
+        """Return whether two records of ``schema`` move it as much as its sensitivity says."""
         return True
 
     def settings(self) -> dict[str, Any]:
@@ -525,8 +531,9 @@ class Own(Statistic):
     --------
     >>> import numpy as np
     >>> from dpbook import models
-    >>> models.Own("log wage", lambda record: np.log(record["wage"]), "wage", (0, 5)).name
-    'log wage'
+    >>> log = models.Own("log wage", lambda record: np.log(record["wage"]), "wage", (0, 5))
+    >>> log.name, log.one_by_one({"wage": np.array([1.0, -3.0, 1e9])}).ravel().tolist()
+    ('log wage', [-1.0, -1.0, 1.0])
     """
 
     kind = "own"
@@ -577,7 +584,7 @@ class Own(Statistic):
         return self._tame(found)[..., None]
 
     def one_by_one(self, records: Columns) -> Array:
-        """Return the function of each of some records (rows,) by itself, scaled and clipped: the curator's way."""
+        """Return the function of each of ``records``, by itself, scaled and clipped: the curator's way."""
         rows = np.stack([records[name] + 0.0 for name in self.columns], axis=-1)  # zeros have one sign
         different, place = np.unique(rows, axis=0, return_inverse=True)
         with np.errstate(all="ignore"), warnings.catch_warnings():
