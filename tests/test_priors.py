@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpbook import aggregate, expfam, priors, regression
+from dpbook import aggregate, expfam, models, priors, regression
 from dpbook.priors import (
     Beta,
     Dirichlet,
@@ -201,9 +201,10 @@ def test_what_cannot_be_a_prior_is_refused_by_name(make, error, message):
 
 @pytest.mark.parametrize("name", priors.__all__)
 def test_a_chapter_has_no_prior_of_its_own(name):
-    """One class a name: what a chapter offers under a prior's name is this module's class."""
-    for chapter in (expfam, regression, aggregate):
-        assert getattr(chapter, name, getattr(priors, name)) is getattr(priors, name)
+    """One class a name: what a chapter offers under a prior's name is this module's class, or a family of records."""
+    for chapter in (expfam, regression, aggregate, models):
+        offered = getattr(chapter, name, getattr(priors, name))
+        assert offered is getattr(priors, name) or issubclass(offered, expfam.Family)
 
 
 def test_one_prior_of_coefficients_serves_noisy_sums_and_partitions():
