@@ -30,9 +30,9 @@ __all__ = [
     "IndependentPrior",
     "LogNormal",
     "MeanAndDispersion",
-    "Normal",
     "NormalInverseGamma",
     "NormalInverseWishart",
+    "NormalPrior",
     "Uniform",
     "Zellner",
 ]
@@ -216,7 +216,7 @@ class MeanAndDispersion:
 
 
 @dataclass(frozen=True)
-class Normal:
+class NormalPrior:
     """A normal prior of one number. Explained in :doc:`/book/any-model/if-you-can-simulate-it`.
 
     Parameters
@@ -227,8 +227,8 @@ class Normal:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbook.priors import Normal
-    >>> Normal(0, 2).log_density([0.0]).round(3), Normal(0, 2).draw(2, np.random.default_rng(0)).round(2)
+    >>> from dpbook.priors import NormalPrior
+    >>> NormalPrior(0, 2).log_density([0.0]).round(3), NormalPrior(0, 2).draw(2, np.random.default_rng(0)).round(2)
     (array([-1.612]), array([ 0.25, -0.26]))
     """
 
@@ -283,11 +283,11 @@ class HalfNormal:
 
     def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
         """Return independent draws of the given ``shape``, by ``rng``."""
-        return np.abs(Normal(0.0, self.sd).draw(shape, rng))
+        return np.abs(NormalPrior(0.0, self.sd).draw(shape, rng))
 
     def log_density(self, theta: ArrayLike) -> Array:
         """Return the logarithm of the prior density at ``theta``, at least 0."""
-        return np.asarray(Normal(0.0, self.sd).log_density(theta) + math.log(2))
+        return np.asarray(NormalPrior(0.0, self.sd).log_density(theta) + math.log(2))
 
 
 @dataclass(frozen=True)
@@ -324,12 +324,12 @@ class LogNormal:
 
     def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
         """Return independent draws of the given ``shape``, by ``rng``."""
-        return np.exp(Normal(math.log(self.median), self.spread).draw(shape, rng))
+        return np.exp(NormalPrior(math.log(self.median), self.spread).draw(shape, rng))
 
     def log_density(self, theta: ArrayLike) -> Array:
         """Return the logarithm of the prior density at ``theta``, above 0."""
         log = np.log(np.asarray(theta, dtype=float))
-        return np.asarray(Normal(math.log(self.median), self.spread).log_density(log) - log)
+        return np.asarray(NormalPrior(math.log(self.median), self.spread).log_density(log) - log)
 
 
 @dataclass(frozen=True)

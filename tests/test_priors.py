@@ -201,10 +201,9 @@ def test_what_cannot_be_a_prior_is_refused_by_name(make, error, message):
 
 @pytest.mark.parametrize("name", priors.__all__)
 def test_a_chapter_has_no_prior_of_its_own(name):
-    """One class a name: what a chapter offers under a prior's name is this module's class, or a family of records."""
+    """One class a name: what a chapter offers under a prior's name is this module's class."""
     for chapter in (expfam, regression, aggregate, models):
-        offered = getattr(chapter, name, getattr(priors, name))
-        assert offered is getattr(priors, name) or issubclass(offered, expfam.Family)
+        assert getattr(chapter, name, getattr(priors, name)) is getattr(priors, name)
 
 
 def test_one_prior_of_coefficients_serves_noisy_sums_and_partitions():
@@ -265,7 +264,7 @@ def test_priors_stand_on_the_analyst_side():
 @pytest.mark.parametrize(
     ("prior", "law"),
     [
-        (priors.Normal(1, 2), stats.norm(1, 2)),
+        (priors.NormalPrior(1, 2), stats.norm(1, 2)),
         (priors.HalfNormal(2), stats.halfnorm(scale=2)),
         (priors.LogNormal(3, 0.5), stats.lognorm(0.5, scale=3)),
         (priors.Uniform(-1, 4), stats.uniform(-1, 5)),
@@ -286,7 +285,7 @@ def test_a_prior_of_one_number_has_the_density_and_the_draws_of_its_law(prior, l
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: priors.Normal(0, 0), "sd must be greater than 0"),
+        (lambda: priors.NormalPrior(0, 0), "sd must be greater than 0"),
         (lambda: priors.HalfNormal(-1), "sd must be greater than 0"),
         (lambda: priors.LogNormal(0, 1), "median must be greater than 0"),
         (lambda: priors.Uniform(1, 1), "low < high"),

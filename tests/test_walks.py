@@ -94,7 +94,7 @@ WALKS = [
     ),
     Walk(
         "models",
-        lambda **given: models.release(X[:, 0], models.Moments("x"), schema=Schema({"x": Number(0, 10)}), **given),
+        lambda **given: models.release(X[:, 0], models.Powers("x"), schema=Schema({"x": Number(0, 10)}), **given),
         lambda release: models.infer(release, SCALED, draws=400, rng=rng()),
     ),
 ]

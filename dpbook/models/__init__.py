@@ -9,8 +9,8 @@ from dpbook.models.model import Model
 from dpbook.models.posterior import LogEvidence, ModelPosterior, PredictiveCheck, compare
 from dpbook.models.previews import preview
 from dpbook.models.releases import release
-from dpbook.models.statistics import Histogram, Indicator, Moments, Own, Product, Statistic, Table
-from dpbook.priors import Beta, Cauchy, Gamma, HalfNormal, LogNormal, Normal, Uniform
+from dpbook.models.statistics import Histogram, Indicator, Own, Powers, Product, Statistic, Table
+from dpbook.priors import Beta, Cauchy, Gamma, HalfNormal, LogNormal, NormalPrior, Uniform
 
 __all__ = [
     "Beta",
@@ -23,9 +23,9 @@ __all__ = [
     "LogNormal",
     "Model",
     "ModelPosterior",
-    "Moments",
-    "Normal",
+    "NormalPrior",
     "Own",
+    "Powers",
     "PredictiveCheck",
     "Product",
     "Statistic",

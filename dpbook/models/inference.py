@@ -16,7 +16,7 @@ from dpbook._arrays import Array, IntArray
 from dpbook._validation import analyst_generator, integer, one_of
 from dpbook.doubts import Doubt, Misfit, PoorApproximation, prior_conflict, speak, tail_probability
 from dpbook.latent_noise import covariance_root
-from dpbook.models.layout import MODEL, Layout, layout_of
+from dpbook.models.layout import MODEL, Recipe, layout_of
 from dpbook.models.model import Law, Model, law_of, uniform_points
 from dpbook.models.posterior import LogEvidence, ModelPosterior, PredictiveCheck
 from dpbook.models.record_models import GivenRecords, HeldUniforms, Place
@@ -106,7 +106,7 @@ def infer(
     >>> from dpbook.schema import Number
     >>> rng = np.random.default_rng(1)
     >>> schema = Schema({"wait": Number(0, 30)})
-    >>> noisy = models.release(rng.exponential(8, 500), models.Moments("wait"), schema=schema, epsilon=1.0, rng=rng)
+    >>> noisy = models.release(rng.exponential(8, 500), models.Powers("wait"), schema=schema, epsilon=1.0, rng=rng)
     >>> def wait(parameters, uniforms):
     ...     return -parameters["mean"] * np.log(uniforms[0])
     >>> posterior = models.infer(noisy, models.Model({"mean": models.LogNormal(10, 1)}, wait), rng=rng)
@@ -129,7 +129,7 @@ def infer(
     return found[0] if isinstance(release, Release) else found
 
 
-def _common_layout(releases: Sequence[Any], statistics: Any) -> Layout:
+def _common_layout(releases: Sequence[Any], statistics: Any) -> Recipe:
     """Return the layout that all releases share; raise where they are not of this package, or differ."""
     for each in releases:
         if not isinstance(each, Release):
@@ -142,7 +142,7 @@ def _common_layout(releases: Sequence[Any], statistics: Any) -> Layout:
     return layout_of(first, statistics)
 
 
-def _sums(releases: Sequence[Release], layout: Layout) -> NoisySums:
+def _sums(releases: Sequence[Release], layout: Recipe) -> NoisySums:
     """Return the noisy sums of some releases, all statistics in a row."""
     names = [each.name for each in layout.statistics]
     sizes = [releases[0][name].size for name in names]
@@ -213,7 +213,7 @@ def _made_up(found: Any, mine: IntArray, sums: NoisySums, at: int) -> Array:
 
 
 def _checked(
-    found: Found, mine: IntArray, sums: NoisySums, at: int, layout: Layout
+    found: Found, mine: IntArray, sums: NoisySums, at: int, layout: Recipe
 ) -> tuple[PredictiveCheck, list[Doubt]]:
     """Compare the released sums with such as the posterior predicts: each, and their distance all together."""
     made_up, observed = _made_up(found.particles, mine, sums, at), sums.noisy[at]
@@ -238,7 +238,7 @@ def _checked(
     return fit, [Misfit(cause, remedy, weight=1 - p, chance=_LEVEL)]
 
 
-def _conflict(found: Found, mine: IntArray, sums: NoisySums, at: int, layout: Layout) -> list[Doubt]:
+def _conflict(found: Found, mine: IntArray, sums: NoisySums, at: int, layout: Recipe) -> list[Doubt]:
     made_up = _made_up(found.first, mine, sums, at)
     if len(made_up) < 4 * len(layout.labels) / _LEVEL:
         return []

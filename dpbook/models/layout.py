@@ -19,7 +19,7 @@ from dpbook.release import Release
 from dpbook.schema import Category, Flag, Integer, Schema
 from dpbook.sensitivity import jointly, of_few_records
 
-__all__ = ["MODEL", "Layout", "layout_of"]
+__all__ = ["MODEL", "Recipe", "layout_of"]
 
 MODEL = "models"  # what releases of this package are called
 _EXAMPLES, _SEED = 32, 20170  # made-up records on which functions of one's own are compared
@@ -28,7 +28,7 @@ _SAME = 1e-6  # of a scaled value: what another processor may differ by
 
 
 @dataclass(frozen=True)
-class Layout:
+class Recipe:
     """Statistics of records of a schema; checked when made."""
 
     statistics: tuple[Statistic, ...]
@@ -41,9 +41,7 @@ class Layout:
             raise ValueError("statistics must hold one statistic or more, got none")
         for each in self.statistics:
             if not isinstance(each, Statistic):
-                raise TypeError(
-                    f"statistics must be Moments, Table, Histogram, Indicator, Product or Own, got {each!r}"
-                )
+                raise TypeError(f"statistics must be Powers, Table, Histogram, Indicator, Product or Own, got {each!r}")
             each.check(self.schema)
         names = [each.name for each in self.statistics]
         if len(set(names)) < len(names):
@@ -55,7 +53,7 @@ class Layout:
                 )
 
     @classmethod
-    def of(cls, statistics: Any, schema: Any) -> Layout:
+    def of(cls, statistics: Any, schema: Any) -> Recipe:
         """Return the layout of one statistic or a sequence of them."""
         given = (statistics,) if isinstance(statistics, Statistic) else statistics
         if not isinstance(given, Sequence):
@@ -160,14 +158,14 @@ def codes_of(column: Any) -> Array:
     return np.asarray(column.to_numpy(dtype=np.float64))
 
 
-def layout_of(release: Release, statistics: Any = None) -> Layout:
+def layout_of(release: Release, statistics: Any = None) -> Recipe:
     """Return the layout that a release describes; own functions are given again, and compared on made-up records."""
     given = (statistics,) if isinstance(statistics, Statistic) else tuple(statistics or ())
     own = {each.name: each for each in given if isinstance(each, Own)}
     described = [dict(each) for each in release.settings["statistics"]]
     prints = [each.pop("examples", None) for each in described]
     schema = Schema.from_json(release.settings["schema"])
-    layout = Layout(tuple(statistic_of(each, own) for each in described), schema)
+    layout = Recipe(tuple(statistic_of(each, own) for each in described), schema)
     for settings, statistic, known in zip(described, layout.statistics, prints, strict=True):
         if isinstance(statistic, Own):
             public = {name: each for name, each in settings.items() if name != "kind"}

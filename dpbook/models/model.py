@@ -18,7 +18,7 @@ from scipy.stats import qmc
 
 from dpbook._arrays import Array
 from dpbook._validation import integer
-from dpbook.models.layout import Layout
+from dpbook.models.layout import Recipe
 
 __all__ = ["Law", "Model", "Simulated", "law_of", "uniform_points"]
 
@@ -47,7 +47,7 @@ class Model:
     Parameters
     ----------
     prior : mapping of str to prior
-        For each parameter a one-dimensional proper prior: of :mod:`dpbook.priors` (``Normal``, ``HalfNormal``,
+        For each parameter a one-dimensional proper prior: of :mod:`dpbook.priors` (``NormalPrior``, ``HalfNormal``,
         ``LogNormal``, ``Gamma``, ``Beta``, ``Uniform``, ``Cauchy``), or any object with ``draw(shape, rng)``,
         ``log_density(theta)`` and ``support``.
     simulate : callable
@@ -121,7 +121,7 @@ class Model:
 def _check_prior(name: str, prior: Any) -> None:
     if not all(hasattr(prior, each) for each in ("draw", "log_density", "support")):
         raise TypeError(
-            f"prior[{name!r}] must have draw, log_density and support, as Normal, Gamma, Beta, Uniform … have; got "
+            f"prior[{name!r}] must have draw, log_density and support, as NormalPrior, Gamma and Uniform have; got "
             f"{prior!r}"
         )
     low, high = prior.support
@@ -201,7 +201,7 @@ class Simulated:
 class Law:
     """The law of a record's released statistics as a function of positions: simulated on fixed points."""
 
-    def __init__(self, model: Model, layout: Layout) -> None:
+    def __init__(self, model: Model, layout: Recipe) -> None:
         self.model, self.layout = model, layout
         self.coordinates = Coordinates(model)
         self.dim = self.coordinates.dim
@@ -296,7 +296,7 @@ def _check_weights(weights: Array) -> None:
         raise ValueError("simulate must return weights that add up to 1 over the answers, the last axis")
 
 
-def law_of(model: Any, layout: Layout) -> Law:
+def law_of(model: Any, layout: Recipe) -> Law:
     """Return the law of a model's statistics; raise where the model does not work."""
     if not isinstance(model, Model):
         raise TypeError(f"model must be a Model, got {model!r}")

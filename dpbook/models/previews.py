@@ -9,7 +9,7 @@ import numpy as np
 
 from dpbook._arrays import Array
 from dpbook._validation import finite_number, integer, privacy_loss
-from dpbook.models.layout import Layout
+from dpbook.models.layout import Recipe
 from dpbook.models.model import Law, Model, law_of
 from dpbook.models.statistics import Statistic
 from dpbook.preview import Preview
@@ -63,13 +63,13 @@ def preview(
     >>> from dpbook.schema import Number
     >>> def wait(parameters, uniforms):
     ...     return -parameters["mean"] * np.log(uniforms[0])
-    >>> look = models.preview(models.Moments("wait"), schema=Schema({"wait": Number(0, 60)}), n=500, epsilon=0.5,
+    >>> look = models.preview(models.Powers("wait"), schema=Schema({"wait": Number(0, 60)}), n=500, epsilon=0.5,
     ...                       model=models.Model({"mean": models.LogNormal(10, 1)}, wait), at={"mean": 8.0})
     >>> look.posterior_sd.round(1)
     array([0.5])
     """
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
-    layout, n = Layout.of(statistics, schema), integer("n", n, least=1)
+    layout, n = Recipe.of(statistics, schema), integer("n", n, least=1)
     bound, _ = layout.sensitivity(1 if mechanism == "laplace" else 2)
     scale = scale_for(bound, epsilon, delta, mechanism)
     noise = (np.sqrt(2) if mechanism == "laplace" else 1.0) * scale / layout.weights

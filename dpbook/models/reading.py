@@ -10,14 +10,14 @@ import numpy as np
 
 from dpbook._arrays import Array
 from dpbook._dask import Partitions, dask_partitions, is_dask
-from dpbook.models.layout import Layout, codes_of
+from dpbook.models.layout import Recipe, codes_of
 
 __all__ = ["rows_of"]
 
 _BLOCK = 2**14  # rows, of what is read piece by piece
 
 
-def rows_of(data: Any, layout: Layout) -> Any:
+def rows_of(data: Any, layout: Recipe) -> Any:
     """Return the records as rows of the columns that are read: codes for labels; Dask's partitions where they live.
 
     A missing value or an unknown label that the schema refuses raises, and only the curator may see that.
@@ -28,15 +28,15 @@ def rows_of(data: Any, layout: Layout) -> Any:
     return _chunks(data, layout)
 
 
-def _chunks(data: Any, layout: Layout) -> Iterator[Array]:
+def _chunks(data: Any, layout: Recipe) -> Iterator[Array]:
     applied = layout.schema.apply(data)
     for frame in applied if isinstance(applied, Iterator) else [applied]:
         yield _numbers(frame, layout)
 
 
-def _rows(data: Any, layout: Layout) -> Array:
+def _rows(data: Any, layout: Recipe) -> Array:
     return _numbers(layout.schema.apply(data), layout)
 
 
-def _numbers(frame: Any, layout: Layout) -> Array:
+def _numbers(frame: Any, layout: Recipe) -> Array:
     return np.stack([codes_of(frame[name]) for name in layout.columns], axis=1)

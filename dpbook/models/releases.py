@@ -13,7 +13,7 @@ import numpy as np
 from dpbook import noise
 from dpbook._validation import privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
-from dpbook.models.layout import MODEL, Layout
+from dpbook.models.layout import MODEL, Recipe
 from dpbook.models.reading import rows_of
 from dpbook.models.statistics import Statistic
 from dpbook.records import exact_sum, grid_unit
@@ -47,7 +47,7 @@ def release(
     data : DataFrame, Arrow table, list of rows, mapping of columns, array, iterator of chunks, or Dask collection
         The records, as :meth:`dpbook.schema.Schema.apply` takes them.
     statistics : Statistic or sequence of Statistic
-        What is summed: :class:`Moments`, :class:`Table`, :class:`Histogram`, :class:`Indicator`, :class:`Product`,
+        What is summed: :class:`Powers`, :class:`Table`, :class:`Histogram`, :class:`Indicator`, :class:`Product`,
         :class:`Own`. One noise is calibrated to the joint sensitivity of all of them.
     schema : Schema
         What a record is: columns, kinds and bounds, known without the data.
@@ -75,12 +75,12 @@ def release(
     >>> rng = np.random.default_rng(1)
     >>> schema = Schema({"wait": Number(0, 30)})
     >>> noisy = models.release(
-    ...     rng.exponential(8, 150), models.Moments("wait", degree=2), schema=schema, epsilon=1.0, rng=rng)
-    >>> noisy["moments of wait"].round(), round(noisy.scale["moments of wait"], 6)
+    ...     rng.exponential(8, 150), models.Powers("wait", degree=2), schema=schema, epsilon=1.0, rng=rng)
+    >>> noisy["powers of wait"].round(), round(noisy.scale["powers of wait"], 6)
     (array([-73.,  70.]), 2.25)
     """
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
-    layout = Layout.of(statistics, schema)
+    layout = Recipe.of(statistics, schema)
     norm, unit = 1 if mechanism == "laplace" else 2, grid_unit(float(layout.weights.max()))
     own, exact = layout.sensitivity(norm)
     size, rng = len(layout.weights), seeded_generator(rng)

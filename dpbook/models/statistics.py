@@ -22,7 +22,7 @@ from dpbook._validation import finite_array, integer, interval, positive
 from dpbook.schema import Category, Flag, Integer, Number, Schema
 from dpbook.sensitivity import bounded_sum, fourth_moments, histogram, second_moments
 
-__all__ = ["Columns", "Histogram", "Indicator", "Moments", "Own", "Product", "Statistic", "Table", "statistic_of"]
+__all__ = ["Columns", "Histogram", "Indicator", "Own", "Powers", "Product", "Statistic", "Table", "statistic_of"]
 
 Columns = Mapping[str, Array]
 
@@ -33,7 +33,7 @@ _DEGREES = (1, 2, 3, 4)
 class Statistic(ABC):
     """A public function of a record, or several of one kind, with a public range.
 
-    Parameters are those of its kinds: :class:`Moments`, :class:`Product`, :class:`Table`, :class:`Histogram`,
+    Parameters are those of its kinds: :class:`Powers`, :class:`Product`, :class:`Table`, :class:`Histogram`,
     :class:`Indicator` and :class:`Own`. Explained in :doc:`/book/any-model/if-you-can-simulate-it`.
 
     Attributes
@@ -47,12 +47,12 @@ class Statistic(ABC):
     >>> import numpy as np
     >>> from dpbook import Schema, models
     >>> from dpbook.schema import Number
-    >>> schema, moments = Schema({"wait": Number(0, 30)}), models.Moments("wait", degree=2)
-    >>> moments.check(schema)
-    >>> moments.labels(schema), moments.values({"wait": np.array([0.0, 15.0])}, schema).tolist()
+    >>> schema, powers = Schema({"wait": Number(0, 30)}), models.Powers("wait", degree=2)
+    >>> powers.check(schema)
+    >>> powers.labels(schema), powers.values({"wait": np.array([0.0, 15.0])}, schema).tolist()
     (('wait', 'wait²'), [[-1.0, 1.0], [0.0, 0.0]])
-    >>> moments.sensitivity(schema, norm=1), moments.attained(schema), moments.settings()["kind"]
-    (2.25, True, 'moments')
+    >>> powers.sensitivity(schema, norm=1), powers.attained(schema), powers.settings()["kind"]
+    (2.25, True, 'powers')
     """
 
     kind: ClassVar[str]
@@ -127,7 +127,7 @@ def _units(records: Columns, names: Sequence[str], schema: Schema) -> list[Array
 
 
 @dataclass(frozen=True)
-class Moments(Statistic):
+class Powers(Statistic):
     """All products of some columns up to a degree: with degree 2 of x and y these are x, y, x², xy and y².
 
     Columns are scaled to [-1, 1] by their bounds first. The joint sensitivity is exact for degrees 1, 2 and 4; for
@@ -146,11 +146,11 @@ class Moments(Statistic):
     --------
     >>> from dpbook import Schema, models
     >>> from dpbook.schema import Number
-    >>> models.Moments(["x", "y"], degree=2).labels(Schema({"x": Number(0, 9), "y": Number(0, 9)}))
+    >>> models.Powers(["x", "y"], degree=2).labels(Schema({"x": Number(0, 9), "y": Number(0, 9)}))
     ('x', 'y', 'x²', 'xy', 'y²')
     """
 
-    kind = "moments"
+    kind = "powers"
     of: str | Sequence[str]
     degree: int = 1
     weight: float = 1.0
@@ -166,7 +166,7 @@ class Moments(Statistic):
     @property
     def name(self) -> str:
         """What its values are called in a release."""
-        return f"moments of {', '.join(self.of)}"
+        return f"powers of {', '.join(self.of)}"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class Moments(Statistic):
 
     def check(self, schema: Schema) -> None:
         """Raise unless all columns hold numbers."""
-        _require(schema, self.columns, _NUMBERS, "moments")
+        _require(schema, self.columns, _NUMBERS, "powers")
 
     def _products(self) -> list[tuple[int, ...]]:
         """Return the columns that are multiplied, product by product, by their places."""
@@ -615,7 +615,7 @@ class Own(Statistic):
 
 
 _KINDS: dict[str, Callable[..., Statistic]] = {
-    each.kind: each for each in (Moments, Product, Table, Histogram, Indicator)
+    each.kind: each for each in (Powers, Product, Table, Histogram, Indicator)
 }
 
 

@@ -830,8 +830,8 @@ def model_cases(draw: Any) -> Case:
     rows, other = draw(gen.neighbours(record, most=4))
     inner = box[0] + (box[1] - box[0]) * 0.5
     choices = [
-        models.Moments("x", degree=draw(st.integers(1, 4)), weight=draw(weights)),
-        models.Moments(["k", "f"], degree=draw(st.integers(1, 3)), weight=draw(weights)),
+        models.Powers("x", degree=draw(st.integers(1, 4)), weight=draw(weights)),
+        models.Powers(["k", "f"], degree=draw(st.integers(1, 3)), weight=draw(weights)),
         models.Table(["c", "f"], weight=draw(weights)),
         models.Histogram("k", [0, 2], weight=draw(weights)),
         models.Indicator("c", draw(st.sampled_from([0, 7]))),

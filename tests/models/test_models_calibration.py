@@ -47,14 +47,14 @@ CASES = {
         models.Histogram("x", [1, 3, 5]),
     ),
     "heavy": (
-        models.Model({"centre": models.Normal(0, 2), "scale": models.LogNormal(1, 0.5)}, heavy),
+        models.Model({"centre": models.NormalPrior(0, 2), "scale": models.LogNormal(1, 0.5)}, heavy),
         Schema({"x": Number(-15, 15)}),
         models.Histogram("x", [-3, -1, 0, 1, 3]),
     ),
     "buys": (
-        models.Model({"worth": models.Normal(0, 1)}, buys, uniforms=2),
+        models.Model({"worth": models.NormalPrior(0, 1)}, buys, uniforms=2),
         Schema({"bought": Flag(), "price": Number(-2, 2)}),
-        models.Moments(["bought", "price"], degree=2),
+        models.Powers(["bought", "price"], degree=2),
     ),
 }
 

@@ -32,7 +32,7 @@ def weighted_answer(parameters, uniforms):
     return np.array([0.0, 1.0])[None, None] + 0 * share[..., None], np.stack([1 - share, share], axis=-1)
 
 
-MEAN = models.Model({"mu": models.Normal(0, 2)}, shifted)
+MEAN = models.Model({"mu": models.NormalPrior(0, 2)}, shifted)
 SHARE = models.Model({"share": models.Beta(2, 3)}, answer)
 
 
@@ -67,7 +67,7 @@ def of_grid(log_density, grid):
 def test_a_normal_mean_has_the_posterior_and_the_evidence_of_quadrature(mechanism, _, n, scale):
     """Means within .15 sd, sds within 9 %: four standard errors of 1,000 effective draws; evidence within .35."""
     noisy = n * 1.3 / 30 + 0.7 * scale
-    release = made([noisy], scale, n, mechanism, models.Moments("x"), LINE)
+    release = made([noisy], scale, n, mechanism, models.Powers("x"), LINE)
     posterior = models.infer(release, MEAN, rng=np.random.default_rng(7))
     grid = np.linspace(-12, 12, 100_001)
     if mechanism == "laplace":
@@ -95,7 +95,7 @@ def exact_share(noisy, n, scale, mechanism):
 @pytest.mark.parametrize("simulate", [answer, weighted_answer])
 def test_latent_records_follow_the_exact_posterior_of_a_noisy_count(mechanism, _, n, simulate):
     """By enumeration; 2,000 draws that are worth some 700: frequencies within 6 %, three standard errors."""
-    release = made([1.4], 1.5, n, mechanism, models.Moments("yes"), ANSWER)
+    release = made([1.4], 1.5, n, mechanism, models.Powers("yes"), ANSWER)
     model = models.Model({"share": models.Beta(2, 3)}, simulate)
     posterior = models.infer(release, model, rng=np.random.default_rng(3))
     assert posterior.method == "records"
@@ -107,7 +107,7 @@ def test_latent_records_follow_the_exact_posterior_of_a_noisy_count(mechanism, _
 
 @pytest.mark.parametrize("simulate", [answer, weighted_answer])
 def test_moments_of_answers_agree_with_enumeration_when_there_are_many(simulate):
-    release = made([-31.0], 4.0, 150, "laplace", models.Moments("yes"), ANSWER)
+    release = made([-31.0], 4.0, 150, "laplace", models.Powers("yes"), ANSWER)
     model = models.Model({"share": models.Beta(2, 3)}, simulate)
     posterior = models.infer(release, model, rng=np.random.default_rng(3))
     assert posterior.method == "moments"
@@ -121,7 +121,7 @@ def two_sided(parameters, uniforms):
     return np.where(u < parameters["share"], 0.0, parameters["low"] + 4 + special.ndtri(v))
 
 
-MIXED = models.Model({"share": models.Uniform(0.1, 0.9), "low": models.Normal(0, 2)}, two_sided, uniforms=2)
+MIXED = models.Model({"share": models.Uniform(0.1, 0.9), "low": models.NormalPrior(0, 2)}, two_sided, uniforms=2)
 
 
 def test_moments_agree_with_latent_records_for_a_mixture_at_n_60():
@@ -137,7 +137,7 @@ def test_moments_agree_with_latent_records_for_a_mixture_at_n_60():
 
 
 def test_a_density_or_an_update_moves_parameters_given_records():
-    release = made([3.0], 2.0, 12, "laplace", models.Moments("yes"), ANSWER)
+    release = made([3.0], 2.0, 12, "laplace", models.Powers("yes"), ANSWER)
 
     def conjugate(parameters, records, rng):
         yes = records["yes"].sum(axis=1)
@@ -158,7 +158,7 @@ def test_a_hundred_releases_are_one_batch_and_each_has_its_own_posterior():
     rng = np.random.default_rng(1)
     truth = rng.normal(0, 2, 100)
     releases = [
-        models.release(each + rng.normal(size=80), models.Moments("x"), schema=LINE, epsilon=1.0, rng=rng)
+        models.release(each + rng.normal(size=80), models.Powers("x"), schema=LINE, epsilon=1.0, rng=rng)
         for each in truth
     ]
     found = models.infer(releases, MEAN, draws=400, rng=rng)
@@ -170,11 +170,11 @@ def test_a_hundred_releases_are_one_batch_and_each_has_its_own_posterior():
 def test_releases_of_the_same_records_put_together_say_more():
     rng = np.random.default_rng(1)
     data = 1 + rng.normal(size=200)
-    parts = [models.release(data, models.Moments("x"), schema=LINE, epsilon=0.3, rng=rng) for _ in range(3)]
+    parts = [models.release(data, models.Powers("x"), schema=LINE, epsilon=0.3, rng=rng) for _ in range(3)]
     both = dpbook.together(*parts)
     one, three = (models.infer(each, MEAN, rng=rng) for each in (parts[0], both))
     assert three.sd("mu") < 0.8 * one.sd("mu")
-    noisy, scale = np.array([each["moments of x"][0] for each in parts]), parts[0].scale["moments of x"]
+    noisy, scale = np.array([each["powers of x"][0] for each in parts]), parts[0].scale["powers of x"]
     grid, s = np.linspace(-8, 8, 2001), np.linspace(-8, 8, 8001)[:, None] * np.sqrt(200) / 30
     law = stats.norm.logpdf(s, 0, np.sqrt(200) / 30)
     sums = s + 200 * grid / 30
@@ -190,7 +190,7 @@ def test_releases_of_the_same_records_put_together_say_more():
 @pytest.mark.filterwarnings("ignore::dpbook.Doubt")
 def test_extreme_sizes_and_losses_give_sane_posteriors(n, epsilon, mechanism, delta):
     rng = np.random.default_rng(9)
-    release = models.release(1 + rng.normal(size=n), models.Moments("x", degree=2), schema=LINE, epsilon=epsilon,
+    release = models.release(1 + rng.normal(size=n), models.Powers("x", degree=2), schema=LINE, epsilon=epsilon,
                              mechanism=mechanism, delta=delta, rng=rng)  # fmt: skip
     posterior = models.infer(release, MEAN, draws=400, method="moments", rng=rng)
     assert np.isfinite(posterior.draws["mu"]).all()
@@ -211,16 +211,16 @@ def raised(release, model, **options) -> set[type]:
 
 
 def test_a_prior_that_disagrees_with_the_release_is_doubted():
-    release = made([300 * 1.0], 2.0, 400, "laplace", models.Moments("x"), LINE)
+    release = made([300 * 1.0], 2.0, 400, "laplace", models.Powers("x"), LINE)
     assert PriorConflict in raised(release, MEAN)
 
 
 def test_a_model_that_cannot_predict_the_release_is_doubted():
     rng = np.random.default_rng(1)
     data = 4 * rng.normal(size=2000)  # the model knows of a sd of 1 only
-    release = models.release(data, models.Moments("x", degree=2), schema=LINE, epsilon=2.0, rng=rng)
+    release = models.release(data, models.Powers("x", degree=2), schema=LINE, epsilon=2.0, rng=rng)
     assert Misfit in raised(release, MEAN)
-    good = models.release(rng.normal(size=2000), models.Moments("x", degree=2), schema=LINE, epsilon=2.0, rng=rng)
+    good = models.release(rng.normal(size=2000), models.Powers("x", degree=2), schema=LINE, epsilon=2.0, rng=rng)
     assert raised(good, MEAN) == set()
     posterior = models.infer(good, MEAN, rng=rng)
     assert posterior.check().p > 0.01
@@ -228,17 +228,17 @@ def test_a_model_that_cannot_predict_the_release_is_doubted():
 
 
 def test_sums_of_few_skewed_records_are_doubted():
-    release = made([-40.0], 0.1, 40, "laplace", models.Moments("yes"), ANSWER)
+    release = made([-40.0], 0.1, 40, "laplace", models.Powers("yes"), ANSWER)
     assert PoorApproximation in raised(release, SHARE, method="moments")
 
 
 def test_a_simulator_whose_points_do_not_suffice_is_doubted(monkeypatch):
     monkeypatch.setattr("dpbook.models.tempering._LARGEST", 256)
-    release = made([-8000.0], 0.05, 20_000, "laplace", models.Moments("yes"), ANSWER)
+    release = made([-8000.0], 0.05, 20_000, "laplace", models.Powers("yes"), ANSWER)
     assert PoorApproximation in raised(release, SHARE)
 
 
-RELEASE = made([-31.0], 4.0, 150, "laplace", models.Moments("yes"), ANSWER)
+RELEASE = made([-31.0], 4.0, 150, "laplace", models.Powers("yes"), ANSWER)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_evidence_chooses_between_models_and_refuses_what_does_not_compare():
     def single(parameters, uniforms):
         return parameters["low"] + parameters["sd"] * special.ndtri(uniforms[0])
 
-    plain = models.Model({"low": models.Normal(0, 2), "sd": models.LogNormal(2, 1)}, single)
+    plain = models.Model({"low": models.NormalPrior(0, 2), "sd": models.LogNormal(2, 1)}, single)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Doubt)
         found = {

@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 
 from dpbook import PrivacyBudget, Release, Schema, models
-from dpbook.models.layout import Layout, layout_of
+from dpbook.models.layout import Recipe, layout_of
 from dpbook.schema import Category, Flag, Integer, Number
 
 SCHEMA = Schema({"x": Number(-2, 6), "k": Integer(0, 3), "c": Category(["a", "b", "c"]), "f": Flag()})
@@ -27,7 +27,7 @@ def log(record):
 
 OWN = models.Own("log x", log, "x", (-1.0, 2.0))
 EVERY = [
-    models.Moments(["x", "k"], degree=2),
+    models.Powers(["x", "k"], degree=2),
     models.Product(["x", "f"]),
     models.Table(["c", "f"]),
     models.Histogram("x", [0, 3]),
@@ -46,7 +46,7 @@ def records(size: int = 9) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("statistics", [*([each] for each in EVERY), EVERY, EVERY[2:4]], ids=str)
 def test_no_two_records_differ_by_more_than_the_sensitivity_and_some_do_where_it_is_exact(norm, statistics):
-    layout = Layout.of(statistics, SCHEMA)
+    layout = Recipe.of(statistics, SCHEMA)
     bound, exact = layout.sensitivity(norm)
     values = layout.weights * layout.values(records())
     change = np.abs(values[:, None] - values)
@@ -57,11 +57,11 @@ def test_no_two_records_differ_by_more_than_the_sensitivity_and_some_do_where_it
 
 
 def test_few_records_have_their_exact_sensitivity():
-    layout = Layout.of([models.Moments(["k", "f"], degree=2), models.Table("k")], SCHEMA)
+    layout = Recipe.of([models.Powers(["k", "f"], degree=2), models.Table("k")], SCHEMA)
     bound, exact = layout.sensitivity(1)
     assert exact
     assert bound < 5.34 + 2 - 0.3  # that of a box, and of the table, one after the other
-    assert Layout.of(models.Moments("f", degree=2), SCHEMA).sensitivity(1)[0] == pytest.approx(2.0)
+    assert Recipe.of(models.Powers("f", degree=2), SCHEMA).sensitivity(1)[0] == pytest.approx(2.0)
 
 
 def test_every_form_of_data_gives_the_same_release():
@@ -83,8 +83,8 @@ def test_without_noise_to_speak_of_the_release_is_the_sums():
     data = frame(200)
     found = models.release(data, EVERY, schema=SCHEMA, epsilon=1e7, rng=np.random.default_rng(3))
     u = (data["x"] + 2) / 4 - 1
-    assert found["moments of x, k"][0] == pytest.approx(u.sum(), abs=1e-3)
-    assert found["moments of x, k"][3] == pytest.approx((u * (data["k"] / 1.5 - 1)).sum(), abs=1e-3)
+    assert found["powers of x, k"][0] == pytest.approx(u.sum(), abs=1e-3)
+    assert found["powers of x, k"][3] == pytest.approx((u * (data["k"] / 1.5 - 1)).sum(), abs=1e-3)
     assert found["c is b"][0] == pytest.approx((data["c"] == "b").sum(), abs=1e-3)
     assert found["k in [1, 3)"][0] == pytest.approx(data["k"].between(1, 2).sum(), abs=1e-3)
     assert found["histogram of x"] == pytest.approx([(data["x"] < 0).sum(), data["x"].between(0, 3).sum(),
@@ -98,11 +98,11 @@ def test_without_noise_to_speak_of_the_release_is_the_sums():
 @pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
 def test_a_heavier_statistic_has_less_noise_at_the_others_expense(mechanism, delta):
     given = {"schema": SCHEMA, "epsilon": 1.0, "mechanism": mechanism, "delta": delta, "rng": np.random.default_rng(1)}
-    even = models.release(frame(50), [models.Table("c"), models.Moments("x")], **given)
-    heavy = models.release(frame(50), [models.Table("c", weight=3.0), models.Moments("x")], **given)
+    even = models.release(frame(50), [models.Table("c"), models.Powers("x")], **given)
+    heavy = models.release(frame(50), [models.Table("c", weight=3.0), models.Powers("x")], **given)
     assert heavy.scale["table of c"] < even.scale["table of c"]
-    assert heavy.scale["moments of x"] > even.scale["moments of x"]
-    assert heavy.sensitivity["moments of x"] == pytest.approx(3 * heavy.sensitivity["table of c"])
+    assert heavy.scale["powers of x"] > even.scale["powers of x"]
+    assert heavy.sensitivity["powers of x"] == pytest.approx(3 * heavy.sensitivity["table of c"])
 
 
 def test_statistics_travel_by_name_and_own_functions_are_compared():
@@ -136,12 +136,12 @@ def test_real_noise_is_float_safe_and_the_ledger_is_charged():
     [
         ([], "one statistic or more"),
         (["x"], "statistics must be Moments"),
-        (models.Moments("wage"), "columns of the schema"),
-        (models.Moments("c"), "moments must be of Number"),
+        (models.Powers("wage"), "columns of the schema"),
+        (models.Powers("c"), "powers must be of Number"),
         (models.Table("x"), "a table must be of Category"),
         (models.Histogram("x", [-5, 0]), "edges of histogram of x"),
         (models.Indicator("c", "z"), "no value of column 'c'"),
-        ([models.Moments("x"), models.Moments("x", degree=2)], "different names"),
+        ([models.Powers("x"), models.Powers("x", degree=2)], "different names"),
     ],
 )
 def test_statistics_that_do_not_fit_the_schema_are_refused_before_anything_is_spent(statistics, words):
@@ -154,9 +154,9 @@ def test_statistics_that_do_not_fit_the_schema_are_refused_before_anything_is_sp
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: models.Moments("x", degree=5), "degree"),
-        (lambda: models.Moments(["x", "x"]), "each column once"),
-        (lambda: models.Moments([]), "one or more names"),
+        (lambda: models.Powers("x", degree=5), "degree"),
+        (lambda: models.Powers(["x", "x"]), "each column once"),
+        (lambda: models.Powers([]), "one or more names"),
         (lambda: models.Table("c", weight=0.0), "weight"),
         (lambda: models.Histogram("x", [3, 1]), "increasing"),
         (lambda: models.Product(["x"]), "two to four"),
@@ -174,17 +174,17 @@ def test_numbers_that_may_be_missing_are_refused_and_labels_that_may_be_have_a_c
     kept = Schema({"x": Number(0, 1), "c": Category(["a", "b"])}, missing="category")
     rng = np.random.default_rng(1)
     with pytest.raises(ValueError, match="what replaces missing values of column 'x'"):
-        models.release([[0.1, "a"]], models.Moments("x"), schema=kept, epsilon=1.0, rng=rng)
+        models.release([[0.1, "a"]], models.Powers("x"), schema=kept, epsilon=1.0, rng=rng)
     found = models.release([[0.1, "a"], [0.2, None]], models.Table("c"), schema=kept, epsilon=1e6, rng=rng)
     assert found["table of c"].round(2).tolist() == [1.0, 0.0, 1.0]
 
 
 def test_the_preview_tells_the_noise_and_what_a_model_would_learn():
-    statistics = [models.Moments("x"), models.Table("c")]
+    statistics = [models.Powers("x"), models.Table("c")]
     look = models.preview(statistics, schema=SCHEMA, n=100, epsilon=0.5)
     made = models.release(frame(100), statistics, schema=SCHEMA, epsilon=0.5, rng=np.random.default_rng(1))
-    assert look.noise_scale == pytest.approx(made.scale["moments of x"], rel=1e-6)
+    assert look.noise_scale == pytest.approx(made.scale["powers of x"], rel=1e-6)
     assert look.noise_sd == pytest.approx(np.sqrt(2) * look.noise_scale)
-    model = models.Model({"mu": models.Normal(0, 1)}, lambda p, u: p["mu"] + u[0])
+    model = models.Model({"mu": models.NormalPrior(0, 1)}, lambda p, u: p["mu"] + u[0])
     with pytest.raises(ValueError, match="at must hold"):
-        models.preview(models.Moments("x"), schema=SCHEMA, n=9, epsilon=1.0, model=model, at={"nu": 1.0})
+        models.preview(models.Powers("x"), schema=SCHEMA, n=9, epsilon=1.0, model=model, at={"nu": 1.0})
