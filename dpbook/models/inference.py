@@ -30,6 +30,7 @@ _METHODS = ("moments", "records")
 _FEW = 30  # records up to which they are drawn by default: no central limit theorem is needed
 _BURN_IN, _THIN = 600, 12  # sweeps of latent records
 _CHAINS = {"moments": 4, "records": 20}
+_FEWEST = 100  # particles of a run, however few draws are asked for: with fewer it loses its way
 _SCOUTS = 250  # particles whose spread the sampler of records takes for its proposals
 _SKEWED = 0.5  # of a noisy sum, from which on it is called not normal
 _COARSE = 0.1  # error of simulated means, in sds of sampling plus noise, from which on it is spoken of
@@ -163,25 +164,27 @@ def _by_moments(
 ) -> list[ModelPosterior]:
     """Follow all releases' posteriors with particles, and say how good they are."""
     sums = _sums(releases, law.layout)
-    found = tempered(law, sums, -(-draws // chains), chains, rng)
+    per_chain = -(-draws // chains)
+    found = tempered(law, sums, max(per_chain, _FEWEST), chains, rng)
+    kept = np.linspace(0, max(per_chain, _FEWEST) - 1, per_chain).astype(np.int64)
     posteriors, doubts = [], []
     for i, release in enumerate(releases):
         mine = np.arange(chains) * len(releases) + i
-        named = law.coordinates.parameters(found.particles.position[mine])
+        named = law.coordinates.parameters(found.particles.position[mine][:, kept])
         fit, misfit = _checked(found, mine, sums, i, law.layout)
         own = [*misfit, *_conflict(found, mine, sums, i, law.layout), *_normality(law, found, mine, sums, i)]
-        error = float(found.error[mine].max())
+        error, unfinished = float(found.error[mine].max()), _unfinished(found, mine)
         posteriors.append(
             ModelPosterior(
                 named,
                 "moments",
                 notes=[_note(found, error, law.model)],
-                log_evidence=_evidence(found.log_evidence[mine]),
+                log_evidence=None if unfinished else _evidence(found.log_evidence[mine]),
                 fit=fit,
                 release=release.to_json(),
             )
         )
-        doubts.append(own + _coarse(error, found.size))
+        doubts.append(own + _coarse(error, found.size) + unfinished)
     return speak(posteriors, doubts)
 
 
@@ -264,6 +267,15 @@ def _normality(law: Law, found: Found, mine: IntArray, sums: NoisySums, at: int)
         f"{skewness[worst]:.2g}"
     )
     return [PoorApproximation(cause, "use method='records'", weight=float(skewness[worst]))]
+
+
+def _unfinished(found: Found, mine: IntArray) -> list[Doubt]:
+    """Return the doubt that the noise could not be turned down to what was published."""
+    left = float(found.factor[mine].max())
+    if left <= 1:
+        return []
+    cause = f"after {found.steps} steps the noise is still {left:.3g} times as wide as published: nothing fits"
+    return [PoorApproximation(cause, "check the model against the bounds and units of the release", weight=left)]
 
 
 def _coarse(error: float, size: int) -> list[Doubt]:

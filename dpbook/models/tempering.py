@@ -64,6 +64,7 @@ class Found(NamedTuple):
     steps: int
     acceptance: Array  # (member,) of the last moves
     first: Particles  # from the prior
+    factor: Array  # (member,) how many times as wide as published the noise still is: 1 unless steps ran out
 
 
 @dataclass(eq=False)
@@ -295,7 +296,7 @@ def _tempered(run: _Run, count: int) -> Found:
     at, _ = run.moved(at, factor, members, _LAST_MOVES)
     at, evidence = _finer(run, at, factor, members, _FINE, evidence)
     at, acceptance = run.moved(at, factor, members, _FINE_MOVES)
-    return Found(at, evidence, run.size, run.error(at, factor, members), steps, acceptance, first)
+    return Found(at, evidence, run.size, run.error(at, factor, members), steps, acceptance, first, factor)
 
 
 def _put(array: Array, members: IntArray, values: Array) -> Array:

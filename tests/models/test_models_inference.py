@@ -238,6 +238,26 @@ def test_a_simulator_whose_points_do_not_suffice_is_doubted(monkeypatch):
     assert PoorApproximation in raised(release, SHARE)
 
 
+def test_a_model_that_nothing_fits_is_doubted_and_has_no_evidence():
+    release = made([19_000.0], 0.01, 20_000, "laplace", models.Powers("x"), LINE)
+    small = models.Model({"mu": models.Uniform(0, 0.01)}, lambda p, u: p["mu"] + 0 * u[0])
+    with pytest.warns(PoorApproximation, match="times as wide as published"):
+        posterior = models.infer(release, small, draws=80, rng=np.random.default_rng(2))
+    assert posterior.log_evidence is None
+
+
+@pytest.mark.filterwarnings("ignore::dpbook.Doubt")
+@pytest.mark.parametrize("method", ["moments", "records"])
+def test_a_single_draw_is_as_good_as_one_of_many(method):
+    """Sixty releases, one draw each: their mean is that of the posterior within four standard errors."""
+    release = made([-31.0], 4.0, 60, "laplace", models.Powers("yes"), ANSWER)
+    many = models.infer(release, SHARE, method=method, rng=np.random.default_rng(1))
+    single = models.infer([release] * 60, SHARE, method=method, draws=1, chains=1, rng=np.random.default_rng(2))
+    assert single[0].draws["share"].shape == (1, 1)
+    gap = np.mean([each.mean("share") for each in single]) - many.mean("share")
+    assert abs(gap) < 4 * many.sd("share") / np.sqrt(60)
+
+
 RELEASE = made([-31.0], 4.0, 150, "laplace", models.Powers("yes"), ANSWER)
 
 
