@@ -99,7 +99,8 @@ class Split:
         labels = np.random.default_rng(None if rng is None else rng.integers(2**63, size=2))
         if isinstance(posterior, Regression):
             groups = 2 * count if halved else count
-            moments = posterior._moments(data if schema is None else schema.apply(data), groups, public, labels)
+            count_of = known if public is None else public
+            moments = posterior._moments(data if schema is None else schema.apply(data), groups, count_of, labels)
             size = int(moments.n.sum())
             checked_partitions(count, size, least)
             parts, halves = (pair_up(moments), moments) if halved else (moments, None)

@@ -21,7 +21,6 @@ from dpbook._validation import (
     noise_arguments,
     one_of,
     positive,
-    present_array,
     privacy_loss,
     seeded_generator,
 )
@@ -32,7 +31,7 @@ from dpbook.expfam.family import OUTSIDE, Family
 from dpbook.expfam.reading import coded
 from dpbook.expfam.weights import cell_weight
 from dpbook.mechanisms import private_quantile
-from dpbook.records import ExactSum, exact_sum, grid_unit
+from dpbook.records import ExactSum, as_chunks, exact_sum, grid_unit
 from dpbook.release import Release
 from dpbook.sensitivity import beside_histogram, rounded
 
@@ -363,9 +362,7 @@ def private_bounds(
     if not math.isfinite(high - low):
         raise ValueError(f"public_range must be narrower: its width is not a finite number, got ({low}, {high})")
     noise.require_choice(1.0, epsilon / 2, rng)
-    records = present_array("data", data, ndim=1)
-    if records.size == 0:
-        raise ValueError("data must hold at least one record, got none")
+    records = _held(data)
     charge(budget, epsilon, 0.0, label="private bounds")
     ends = sorted(
         private_quantile(records, q, bounds=(low, high), epsilon=epsilon / 2, rng=rng) for q in (tail, 1 - tail)
@@ -373,6 +370,16 @@ def private_bounds(
     if ends[0] == ends[1]:  # on a real release's grid both can fall in one cell; bounds need a width
         ends = [low, high]
     return PrivateBounds(ends[0], ends[1], epsilon)
+
+
+def _held(data: Any) -> Array:
+    """Return the records of one column, all of them in memory; infinite ones are handed on, to be clipped."""
+    found = list(as_chunks(data, infinite=True))
+    if not found:
+        raise ValueError("data must hold at least one record, got none")
+    if found[0].shape[1] != 1:
+        raise ValueError(f"data must have one column, got {found[0].shape[1]}")
+    return np.concatenate(found)[:, 0]
 
 
 def _origin_of_bounds(bounds_from: Any, family: Family) -> dict[str, float]:

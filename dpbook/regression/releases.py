@@ -16,6 +16,7 @@ import numpy as np
 
 from dpbook import noise
 from dpbook._arrays import Array
+from dpbook._sources import source_of
 from dpbook._validation import column_labels, flag, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.records import as_chunks, exact_sum, side_by_side
@@ -200,7 +201,7 @@ class _Joined(NamedTuple):
 
 def join(X: Any, y: Any) -> _Joined:
     """Bring covariates and response together, whatever form they have, without reading more than a first chunk."""
-    first = X
+    first = X = source_of(X, "X")
     if isinstance(X, Iterator) and not hasattr(X, "schema"):  # a reader of Arrow batches knows its columns
         first = next(X, None)
         if first is None:
