@@ -34,6 +34,7 @@ __all__ = [
     "fourth_moments",
     "histogram",
     "mean_and_shape",
+    "mean_with_missing",
     "rounded",
     "second_moments",
 ]
@@ -226,6 +227,38 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
         raise ValueError(f"squares must be at most {'1/2' if norm == 1 else 'the root of 2'}, got {squares}")
     weight = Fraction(at_least("cells", cells, 0))
     return _up(2 + 2 * weight) if norm == 1 else _root_up(4 + 2 * weight**2)
+
+
+def mean_with_missing(*, squares: float, cells: float, missing: float, norm: int = 1) -> float:
+    """Exact sensitivity of :func:`mean_and_shape`'s statistics where a record may also be missing, and is counted then.
+
+    Replace-one neighbours, n public. A missing record has no value, square or cell, and ``missing`` in the weighted
+    count of such records. Explained in :doc:`/book/exponential-families/quantiles-with-intervals`.
+
+    Parameters
+    ----------
+    squares, cells, norm
+        As in :func:`mean_and_shape`.
+    missing : float
+        The weight of the count of missing records: up to 1 - squares + cells in L1 it costs nothing.
+
+    Returns
+    -------
+    float
+        The larger of two moves: from one end of the bounds to the other, and from an end to missing.
+
+    Examples
+    --------
+    >>> [mean_with_missing(squares=0.5, cells=0.25, missing=weight) for weight in (0.75, 1.0)]
+    [2.5, 2.75]
+    """
+    there = mean_and_shape(squares=squares, cells=cells, norm=norm)
+    weights = [
+        Fraction(at_least(name, w, 0)) for name, w in (("squares", squares), ("cells", cells), ("missing", missing))
+    ]
+    if norm == 1:
+        return max(there, _up(sum(weights, Fraction(1))))
+    return max(there, _root_up(sum((weight**2 for weight in weights), Fraction(1))))
 
 
 def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> float:

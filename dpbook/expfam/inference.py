@@ -17,9 +17,13 @@ from dpbook.doubts import Doubt, speak
 from dpbook.expfam.families import family_of, require_family
 from dpbook.expfam.family import Family
 from dpbook.expfam.fit import FamilyPosterior, FitCheck, checked, conflict, from_prior
+from dpbook.expfam.gap_inference import infer_present
+from dpbook.expfam.gap_model import MODEL as PRESENT
 from dpbook.expfam.gibbs import gibbs_start, gibbs_step
 from dpbook.expfam.negative_binomial import CountLaw
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, density_of, times_likelihood
+from dpbook.expfam.quantile_inference import infer_quantiles
+from dpbook.expfam.quantile_tree import MODEL as QUANTILES
 from dpbook.expfam.record_models import FamilyRecords, Theta
 from dpbook.expfam.remarks import remarks
 from dpbook.expfam.shape_inference import MODELS, infer_shapes
@@ -210,7 +214,7 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
-    if isinstance(batch[0], Release) and batch[0].model in MODELS:
+    if isinstance(batch[0], Release) and batch[0].model in (*MODELS, QUANTILES, PRESENT):
         method_options("exact", given, _OPTIONS)
         found = _shapes(batch, prior, method, draws, chains or 4, rng)
         return found[0] if isinstance(release, Release) else found
@@ -265,7 +269,8 @@ def _shapes(
         raise ValueError(f"method must not be given for a {releases[0].model}, which has one; got {method!r}")
     if not all(isinstance(each, Release) for each in releases):
         raise TypeError("release must be a sequence of Release")
-    return infer_shapes(releases, prior, draws, chains, rng)
+    infer_all = {QUANTILES: infer_quantiles, PRESENT: infer_present}.get(releases[0].model, infer_shapes)
+    return infer_all(releases, prior, draws, chains, rng)
 
 
 def _gibbs(

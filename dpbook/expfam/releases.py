@@ -26,6 +26,7 @@ from dpbook._validation import (
 )
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.cells import Bins, bins_between
+from dpbook.expfam.described import described
 from dpbook.expfam.families import Binomial, require_family
 from dpbook.expfam.family import OUTSIDE, Family
 from dpbook.expfam.reading import coded
@@ -33,6 +34,7 @@ from dpbook.expfam.weights import cell_weight
 from dpbook.mechanisms import private_quantile
 from dpbook.records import ExactSum, as_chunks, exact_sum, grid_unit
 from dpbook.release import Release
+from dpbook.schema import Schema
 from dpbook.sensitivity import beside_histogram, rounded
 
 __all__ = [
@@ -83,6 +85,7 @@ def release(
     family: Family,
     *,
     epsilon: float,
+    schema: Schema | None = None,
     outside: str = "clip",
     mechanism: str = "laplace",
     delta: float = 0.0,
@@ -105,12 +108,14 @@ def release(
 
     Parameters
     ----------
-    data : array, Series, table of one column, iterator of chunks, or Dask collection
+    data : array, Series, table of one column, path, Arrow stream, iterator of chunks, or Dask collection
         The records.
     family : Family
         The model, with its public bounds.
     epsilon, delta : float
         The privacy loss; delta is 0 for Laplace noise and greater than 0 for Gaussian noise.
+    schema : Schema, optional
+        The one column to release, of a table that may have others, and what becomes of its missing values.
     outside : {"clip", "redact"}
         What becomes of records outside the bounds of an unbounded family: moved to the nearest bound, or left out.
     mechanism : {"laplace", "gaussian"}
@@ -147,6 +152,7 @@ def release(
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     plan = _Plan.of(family, outside, mechanism, check)
+    data = described(data, schema).data
     on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=plan.unit, statistics=plan.statistics)
     total = _sums(data, family, outside, plan)
     paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **on_sum.loss)

@@ -6,6 +6,7 @@ case also asks what wrong arguments cost.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -326,6 +327,16 @@ def mean_cases(draw: Any) -> Case:
 
 
 @st.composite
+def gap_cases(draw: Any) -> Case:
+    """Draw a release of a mean of records of which some are missing."""
+    box = draw(gen.boxes())
+    schema = Schema({"x": Number(*box)}, missing="category")
+    rows, other = draw(gen.neighbours(st.one_of(st.just(math.nan), gen.records(box)), least=3))
+    shape = draw(st.sampled_from([0.01, 0.1, 0.5, 0.99]))
+    return _without_family(draw, rows, other, {"bins": draw(st.sampled_from([1, 3])), "shape": shape, "schema": schema})
+
+
+@st.composite
 def histogram_cases(draw: Any) -> Case:
     """Draw a release of a histogram, of bins or of labels."""
     kind = draw(st.sampled_from(["bins", "codes", "labels"]))
@@ -337,6 +348,16 @@ def histogram_cases(draw: Any) -> Case:
         return _without_family(draw, rows, other, {"labels": REGIONS}, same=_of_objects(rows))
     rows, other = draw(gen.neighbours(st.integers(0, 2)))
     return _without_family(draw, rows, other, {"labels": [0, 1, 2]})
+
+
+@st.composite
+def count_tree_cases(draw: Any) -> Case:
+    """Draw a release of quantiles, of one, two or three levels of cells."""
+    box = draw(gen.boxes())
+    branches = draw(st.sampled_from([[2], [2, 3], [3, 2, 2]]))
+    rows, other = draw(gen.neighbours(gen.records(box)))
+    q = draw(st.sampled_from([0.5, [0.1, 0.9]]))
+    return _without_family(draw, rows, other, {"q": q, "bounds": box, "branches": branches})
 
 
 def _of_objects(rows: Any) -> gen.Factory:

@@ -20,7 +20,7 @@ import pytest
 
 from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, regression
 from dpbook.budget import charge
-from dpbook.expfam import Family, NegativeBinomial, shape_releases
+from dpbook.expfam import Family, NegativeBinomial, gap_releases, quantile_releases, shape_releases
 from dpbook.expfam import releases as family_releases
 from dpbook.graphical import dpsgd, hmm
 from dpbook.regression.estimator import PrivateBayesianRegression
@@ -281,6 +281,17 @@ def _squares_in_full(original: Function) -> Function:
     return broken
 
 
+def _missing_in_full(original: Function) -> Function:
+    """Missing records enter with four times the weight that is free."""
+
+    def broken(rows: Any, **public: Any) -> Any:
+        table = original(rows, **public)
+        table[:, -1] *= 4
+        return table
+
+    return broken
+
+
 def _centres_first(function: Function, data: Any, *arguments: Any, **options: Any) -> Any:
     """Subtracts the mean of all records before they are split."""
     if isinstance(data, (np.ndarray, pd.DataFrame)) and np.asarray(data).dtype.kind in "if":
@@ -372,9 +383,12 @@ OWN: list[Mutant] = [
     Mutant(expfam.release, "factor 2", patched(NegativeBinomial, "largest_change", answers(1.0))),
     Mutant(expfam.release_mean, "forgotten case", patched(shape_releases, "mean_and_shape", _forgets_cells)),
     Mutant(expfam.release_mean, "factor 2", patched(shape_releases, "_mean_statistics", _squares_in_full)),
+    Mutant(expfam.release_mean, "missing for free", patched(gap_releases, "_statistics", _missing_in_full)),
     Mutant(expfam.release_mean, "bounds from the data", wrapped(_bounds_of_data("bounds"))),
     Mutant(expfam.release_histogram, "factor 2", patched(shape_releases, "histogram", answers(1.0))),
     Mutant(expfam.release_histogram, "side channel", wrapped(_tells_the_total)),
+    Mutant(expfam.release_quantiles, "forgotten levels", patched(quantile_releases, "histogram", answers(2.0))),
+    Mutant(expfam.release_quantiles, "bounds from the data", wrapped(_bounds_of_data("bounds"))),
     Mutant(expfam.release_randomized_response, "too little noise", patched(noise, "flip", times(2, 1.1))),
     Mutant(expfam.release_posterior_samples, "factor 2", patched(noise, "choose", times(2, 2.0))),
     Mutant(expfam.private_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),

@@ -282,7 +282,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         weight=2.0,
     ),
     expfam.release_mean: Guard(
-        cases.mean_cases(),
+        st.one_of(cases.mean_cases(), cases.gap_cases()),
         attacks.by_replay,
         unit="one record",
         observed=TOTALS,
@@ -298,6 +298,15 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         observed=TOTALS,
         proof="thm-log-linear-models-sensitivity",
         wrong=(*NOISE, {"data": []}, {"bins": [1, 0], "labels": None}, {"bins": [0, 1], "labels": [0, 1]}),
+        odd=EDGE,
+    ),
+    expfam.release_quantiles: Guard(
+        cases.count_tree_cases(),
+        attacks.by_replay,
+        unit="one record",
+        observed=TOTALS,
+        proof="thm-quantiles-with-intervals-sensitivity",
+        wrong=(*NOISE, {"data": []}, {"bounds": (1, 0)}, {"q": [0.5, 0.5]}, {"q": 1.0}, {"branches": [1, 2]}),
         odd=EDGE,
     ),
     expfam.release_randomized_response: Guard(
