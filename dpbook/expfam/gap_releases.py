@@ -7,13 +7,14 @@ intervals explains it.
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 import numpy as np
 
 from dpbook import noise
 from dpbook._arrays import Array
-from dpbook._dask import is_dask
+from dpbook._dask import Partitions, dask_partitions, is_dask
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.cells import Bins
 from dpbook.expfam.gap_model import MODEL, missing_weight
@@ -45,12 +46,8 @@ def release_mean_of_present(
     size, unit = len(cells.edges) + 4, grid_unit(max(1.0, *weights, gap))
     bound = rounded(mean_with_missing(squares=squares, cells=each_cell, missing=gap, norm=norm), size, unit, norm)
     on_sum = noise.on_sum(mechanism, bound, epsilon, delta, rng, unit=unit, statistics=size)
-    if is_dask(data):
-        raise TypeError(
-            "data must not be a Dask collection where missing values are counted: pass its partitions, one by one"
-        )
     statistics = functools.partial(_statistics, cells=cells, weights=(squares, each_cell, gap))
-    total = exact_sum((_marked(chunk) for chunk in data), statistics, unit=unit, name="data")
+    total = exact_sum(_marked(data), statistics, unit=unit, name="data")
     if total.n < _FEWEST:
         raise ValueError(f"data must hold at least {_FEWEST} records, got {total.n}")
     paid = charge(budget, epsilon, delta, label="mean", **on_sum.loss)
@@ -73,10 +70,18 @@ def release_mean_of_present(
     return paid.entered(made)
 
 
-def _marked(records: Array) -> Array:
+def _marked(data: Any) -> Any:
     """Return each record beside a mark that says whether it is missing, since sums over records take no NaN."""
-    gone = np.isnan(records)
-    return np.column_stack([np.where(gone, 0.0, records), gone])
+    if is_dask(data):
+        mark = importlib.import_module("dask").delayed(_beside_marks, pure=False)
+        return Partitions([mark(part) for part in dask_partitions(data, None, "data")])
+    return map(_beside_marks, data)
+
+
+def _beside_marks(records: Any) -> Array:
+    values = np.asarray(records, dtype=np.float64)
+    gone = np.isnan(values)
+    return np.column_stack([np.where(gone, 0.0, values), gone])
 
 
 def _statistics(rows: Array, *, cells: Bins, weights: tuple[float, float, float]) -> Array:
