@@ -1,7 +1,7 @@
 """Counts of records in ever finer cells between public bounds, which curator and analyst both know.
 
 Every cell of a level is divided into as many of the next. Noisy counts of all levels say the same thing several times;
-weighted least squares puts them together, in one pass upwards and one downwards (Hay, Rastogi, Miklau and Suciu 2010),
+weighted least squares puts them together, in one pass upwards and one downwards (Hay, Rastogi, Miklau and Suciu 2009),
 given the number of records, which is public. The section on quantiles with intervals explains it.
 """
 
