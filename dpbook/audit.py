@@ -67,7 +67,7 @@ class AuditResult:
     >>> print(result.verdict(1.0))
     Refuted: epsilon is at least 4.88 with confidence 0.999, above the claimed 1.
     >>> print(result.verdict(6.0))
-    Not refuted (which proves nothing): the bound 4.88 does not exceed the claimed 6.
+    No power: 2000 trials cannot give a bound above 4.88, and so cannot refute a claimed 6. Ask for more trials.
     """
 
     epsilon: float
@@ -87,6 +87,11 @@ class AuditResult:
             return (
                 f"Refuted: epsilon is at least {self.epsilon:.3g} with confidence {self.confidence:g}, "
                 f"above the claimed {claimed:g}."
+            )
+        if self.ceiling <= claimed:
+            return (
+                f"No power: {self.trials} trials cannot give a bound above {self.ceiling:.3g}, and so cannot refute a "
+                f"claimed {claimed:g}. Ask for more trials."
             )
         return (
             f"Not refuted (which proves nothing): the bound {self.epsilon:.3g} does not exceed the claimed {claimed:g}."
