@@ -67,7 +67,7 @@ class AuditResult:
     >>> print(result.verdict(1.0))
     Refuted: epsilon is at least 4.88 with confidence 0.999, above the claimed 1.
     >>> print(result.verdict(6.0))
-    No power: 2000 trials cannot give a bound above 4.88, and so cannot refute a claimed 6. Ask for more trials.
+    Not refuted (which proves nothing): 2000 trials have no power against a claimed 6, only up to 4.88.
     """
 
     epsilon: float
@@ -90,8 +90,8 @@ class AuditResult:
             )
         if self.ceiling <= claimed:
             return (
-                f"No power: {self.trials} trials cannot give a bound above {self.ceiling:.3g}, and so cannot refute a "
-                f"claimed {claimed:g}. Ask for more trials."
+                f"Not refuted (which proves nothing): {self.trials} trials have no power against a claimed "
+                f"{claimed:g}, only up to {self.ceiling:.3g}."
             )
         return (
             f"Not refuted (which proves nothing): the bound {self.epsilon:.3g} does not exceed the claimed {claimed:g}."

@@ -46,6 +46,8 @@ class HistogramPosterior(Posterior):
     >>> difference = posterior.functional(lambda p: p[..., 1] - p[..., 2])
     >>> print(difference.mean("functional").round(1), posterior.population_quantile(0.5).mean("quantile").round(1))
     0.4 0.8
+    >>> print(posterior.alone().mean("probabilities")[1].round(1))  # from the noisy count of that cell only
+    0.6
     """
 
     edges: Sequence[float] = field(default=(), kw_only=True)
