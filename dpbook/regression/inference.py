@@ -29,7 +29,7 @@ from dpbook.regression.choice import Choice, choose
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
 from dpbook.regression.layout import Layout
 from dpbook.regression.posterior import RegressionPosterior
-from dpbook.regression.suspicions import doubts_of
+from dpbook.regression.suspicions import counted_in, doubts_of
 from dpbook.regression.task import Draws, Task, task_of
 from dpbook.release import Release
 
@@ -193,7 +193,8 @@ def infer(
         choices = [Choice((method or "collapsed",), "")] * len(batch)
     settings: dict[str, Any] = {"draws": draws, "chains": chains, "rng": rng, "progress": progress}
     posteriors = _posteriors(task, batch, choices, settings, options)
-    doubts = doubts_of(task, [choice.methods for choice in choices], np.random.default_rng(_LOOK))
+    names = [coordinates_of(each).names for each in batch]
+    doubts = doubts_of(task, [choice.methods for choice in choices], posteriors, names, np.random.default_rng(_LOOK))
     posteriors = speak(posteriors, doubts, chains=method != "naive")
     return posteriors[0] if isinstance(release, Release) else posteriors
 
@@ -212,6 +213,7 @@ def _posteriors(
 ) -> list[RegressionPosterior]:
     """Return the posteriors of a batch, the releases of one method in one run."""
     found: dict[int, RegressionPosterior] = {}
+    counted = counted_in(task, [coordinates_of(each).names for each in batch])
     for methods in dict.fromkeys(choice.methods for choice in choices):
         among = [i for i, choice in enumerate(choices) if choice.methods == methods]
         part = task if len(among) == len(batch) else task.part(np.isin(np.arange(len(batch)), among))
@@ -224,7 +226,7 @@ def _posteriors(
                 intercept=inside.intercept,
                 labels={"theta": inside.labels},
                 heavy_tailed=task.prior is None,
-                notes=[f"{name}: {choices[i].why}"] if choices[i].why else [],
+                notes=[*([f"{name}: {choices[i].why}"] if choices[i].why else []), counted[i]],
             )
     return [found[i] for i in range(len(batch))]
 

@@ -223,7 +223,7 @@ class _Design:
     beliefs: _StatedBeliefs | None  # None: free of scale
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - as in preview
         cls,
         *,
         n: Any,

@@ -93,8 +93,8 @@ def release(
         :class:`~dpbook.regression.Layout`, every column in [-1, 1]; n itself is exact and not among them. With
         ``moments=True`` also ``.values["moments"]``. With a check also ``.values["clipped"]``, a row for each column,
         the response last, with how many records lay below and above its bounds; and ``["inside"]``, how many records
-        were not clipped at all. They add up to n, but for noise. Bounds and settings name the columns as the table does; columns
-        without names of their own are x1, x2, … and y.
+        were not clipped at all. They add up to n, but for noise. Bounds and settings name the columns as the table
+        does; columns without names of their own are x1, x2, … and y.
 
     Examples
     --------
