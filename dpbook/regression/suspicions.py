@@ -230,11 +230,26 @@ def _conflicts(task: Task, rng: np.random.Generator) -> dict[int, Doubt]:
         return {}
     predicted = {key: _predicted(each, rng) / each.n[0] for key, each in dict(zip(keys, parts, strict=True)).items()}
     names = [f"mean of {name}" for name in _names(task.layout)]
+    squares = task.layout.position.diagonal()[int(task.layout.intercept) :]
     doubts = (
-        prior_conflict(each.noisy[0] / each.n[0], predicted[key], names=names)
+        prior_conflict(
+            each.noisy[0] / each.n[0],
+            predicted[key],
+            names=names,
+            remedy=_VAST if _is_vast(each.noisy[0, squares] / each.n[0], predicted[key][:, squares]) else "",
+        )
         for key, each in zip(keys, parts, strict=True)
     )
     return {i: doubt for i, doubt in enumerate(doubts) if doubt is not None}
+
+
+_VAST = "narrow the prior: most records that it expects lie beyond the bounds, and these do not"
+
+
+def _is_vast(square: Array, predicted: Array) -> bool:
+    """Tell whether a prior expects columns to crowd at their bounds, ±1, where the released ones do not."""
+    crowded = np.median(predicted, axis=0) > 0.5
+    return bool((crowded & (square < np.quantile(predicted, 0.05, axis=0))).any())
 
 
 def _names(layout: Layout) -> list[str]:
