@@ -105,10 +105,11 @@ def _counted(
             continue
         side = "y_bounds" if j == len(names) - 1 else f"x_bounds of {name}"
         about = f"about {count:.0f} of {n:.0f} records ({_percent(share)}) had {name} clipped"
+        how = "" if verdict.as_normal[i, j] else ", not as a normal one would be"
         cause = (
-            f"{about}, not as a normal response would be: coefficients are those of clipped responses"
+            f"{about}{how}: coefficients are those of clipped responses"
             if j == len(names) - 1
-            else f"{about} and carry {_percent(parts[j])} of its spread: slopes are those of clipped covariates"
+            else f"{about}{how}: they carry {_percent(parts[j])} of its spread, and slopes are of clipped covariates"
         )
         if verdict.as_normal[i, j] and "moments" not in methods:
             yield ManyClipped(cause, f'use method="moments", or release with wider {side}', share, LEVEL)
