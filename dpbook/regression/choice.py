@@ -50,17 +50,20 @@ def choose(task: Task, rng: np.random.Generator) -> list[Choice]:
         if n < _FEW:
             found.append(Choice(("records",), f"n = {n:.0f} is too few for sums to be normal"))
         elif np.isfinite(verdict.noise[i]):
-            expected = np.append(normal.cut[i, :-1] >= _SHARE, shift > _SHIFT)
-            found.append(_counted(verdict.seen[i], verdict.as_normal[i], verdict.too_few[i], expected))
+            expected, asked = (
+                np.append(each, shift > _SHIFT) for each in (normal.cut[i, :-1] >= _SHARE, columns.crowded[i, :-1])
+            )
+            found.append(_counted(verdict.seen[i], verdict.as_normal[i], verdict.too_few[i], expected, asked))
         else:
             found.append(_uncounted(share, shift, square, bool(columns.crowded[i, :-1].any())))
     return found
 
 
-def _counted(seen: Flags, as_normal: Flags, too_few: Flags, expected: Flags) -> Choice:
+def _counted(seen: Flags, as_normal: Flags, too_few: Flags, expected: Flags, asked: Flags) -> Choice:
     """Return the methods of a release that counts its clipped records, from what is known of each column.
 
-    ``expected`` are those that would have been clipped, were they normal, so much that it matters.
+    ``expected`` are those that would have been clipped, were they normal, so much that it matters; ``asked`` those that
+    sums alone would make one ask about.
     """
     clipped, whole = expected & seen & as_normal, expected & ~seen & too_few
     odd = expected & seen & ~as_normal
@@ -70,9 +73,9 @@ def _counted(seen: Flags, as_normal: Flags, too_few: Flags, expected: Flags) -> 
             "no release can confirm"
         )
         return Choice(("moments",), why)
-    if not clipped.any() and not odd.any() and (whole[:-1].any() or (whole == expected).all()):
+    if not clipped.any() and not odd.any() and (whole[:-1].any() or not (asked & ~whole).any()):
         why = "records were not clipped as normal ones with these sums would have been, the counts say"
-        return Choice(("fixed-design",), why if expected.any() else _HARDLY)
+        return Choice(("fixed-design",), why if asked.any() else _HARDLY)
     why = (
         "columns were clipped, but not as normal ones would have been"
         if odd.any()

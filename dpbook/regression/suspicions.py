@@ -149,7 +149,7 @@ def _uncounted(
         yield ManyClipped(cause, _TELL.format(f"x_bounds of {names[j]}"), weight=normal.cut[i, j])
     if columns.sure[i, -1] and share >= _SHARE and shift >= _SHIFT and not columns.two_valued[i, -1]:
         if "moments" in methods:
-            cause = f"if responses are normal, {_percent(share)} or more were clipped; if not, the method is not theirs"
+            cause = f"if responses are normal, {_percent(share)} or more of them were clipped, and sums do not tell"
             yield ManyClipped(cause, _TELL.format("y_bounds"), weight=share)
         else:
             cause = (
