@@ -231,13 +231,12 @@ def _conflicts(task: Task, rng: np.random.Generator) -> dict[int, Doubt]:
         return {}
     predicted = {key: _predicted(each, rng) / each.n[0] for key, each in dict(zip(keys, parts, strict=True)).items()}
     names = [f"mean of {name}" for name in _names(task.layout)]
-    squares = task.layout.position.diagonal()[int(task.layout.intercept) :]
     doubts = (
         prior_conflict(
             each.noisy[0] / each.n[0],
             predicted[key],
             names=names,
-            remedy=_VAST if _is_vast(each.noisy[0, squares] / each.n[0], predicted[key][:, squares]) else "",
+            remedy=_VAST if _is_vast(each.noisy[0] / each.n[0], predicted[key], task.layout) else "",
         )
         for key, each in zip(keys, parts, strict=True)
     )
@@ -247,10 +246,16 @@ def _conflicts(task: Task, rng: np.random.Generator) -> dict[int, Doubt]:
 _VAST = "narrow the prior: most records that it expects lie beyond the bounds, and these do not"
 
 
-def _is_vast(square: Array, predicted: Array) -> bool:
-    """Tell whether a prior expects columns to crowd at their bounds, ±1, where the released ones do not."""
-    crowded = np.median(predicted, axis=0) > 0.5
-    return bool((crowded & (square < np.quantile(predicted, 0.05, axis=0))).any())
+def _is_vast(released: Array, predicted: Array, layout: Layout) -> bool:
+    """Tell whether a prior expects a column to crowd at its bounds, ±1, where the released one lies in the middle."""
+    first = int(layout.intercept)
+    low, middle, high = np.quantile(predicted, [0.05, 0.5, 0.95], axis=0)
+    squares = layout.position.diagonal()[first:]
+    found = (middle[squares] > 0.5) & (released[squares] < low[squares])
+    if first:
+        means = layout.position[0, 1:]
+        found &= (low[means] <= released[means]) & (released[means] <= high[means])
+    return bool(found.any())
 
 
 def _names(layout: Layout) -> list[str]:
