@@ -5,6 +5,7 @@ The columns of a record are the covariates and, last, the response, in coordinat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -176,3 +177,17 @@ def _uncertain(columns: Columns) -> Array:
             ends.append(np.stack([end.below, end.above], axis=2))
         found += ((ends[1] - ends[0]) / 2) ** 2
     return np.sqrt(found)
+
+
+def counted_in(task: Task, names: Sequence[Sequence[str]]) -> list[str]:
+    """Return a sentence for each release: how many records were clipped, or that nobody counted them."""
+    counts, scale = task.counts
+    sd = (np.sqrt(2.0) if task.laplace else 1.0) * np.sqrt(2.0) * scale
+    notes = []
+    for each, error, of in zip(counts.sum(axis=2), sd, names, strict=True):
+        if np.isnan(error):
+            notes.append("Clipping is unchecked: release(…, check=0.1) would count clipped records.")
+            continue
+        parts = ", ".join(f"{max(count, 0.0):.0f} of {name}" for count, name in zip(each, of, strict=True))
+        notes.append(f"Clipped records were counted, about: {parts} (each ± {error:.0f}).")
+    return notes

@@ -26,10 +26,11 @@ from dpbook.doubts import speak
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression import clipped_records, collapsed, exact, fixed_design, gibbs, individual, latent, naive
 from dpbook.regression.choice import Choice, choose
+from dpbook.regression.clipping import counted_in
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
 from dpbook.regression.layout import Layout
 from dpbook.regression.posterior import RegressionPosterior
-from dpbook.regression.suspicions import counted_in, doubts_of
+from dpbook.regression.suspicions import doubts_of
 from dpbook.regression.task import Draws, Task, task_of
 from dpbook.release import Release
 

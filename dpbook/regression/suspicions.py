@@ -64,20 +64,6 @@ def doubts_of(
 # Clipping
 
 
-def counted_in(task: Task, names: Sequence[Sequence[str]]) -> list[str]:
-    """Return a sentence for each release: how many records were clipped, or that nobody counted them."""
-    counts, scale = task.counts
-    sd = (np.sqrt(2.0) if task.laplace else 1.0) * np.sqrt(2.0) * scale
-    notes = []
-    for each, error, of in zip(counts.sum(axis=2), sd, names, strict=True):
-        if np.isnan(error):
-            notes.append("Clipping is unchecked: release(…, check=0.1) would count clipped records.")
-            continue
-        parts = ", ".join(f"{max(count, 0.0):.0f} of {name}" for count, name in zip(each, of, strict=True))
-        notes.append(f"Clipped records were counted, about: {parts} (each ± {error:.0f}).")
-    return notes
-
-
 def _counted(
     task: Task, look: Look, i: int, methods: Sequence[str], posterior: RegressionPosterior, names: Sequence[str]
 ) -> Iterator[Doubt]:
