@@ -69,7 +69,8 @@ def _everything(ledger: Ledger, table: str) -> list[str]:
     rows = []
     for claim in ledger.of(table):
         here = ", ".join(shown(each) for each in claim.evidence)
-        rows.append((f"**{claim.where}** ({claim.kind}). {claim.says}", f"{badge(claim)}. {here}", _size(claim)))
+        says = claim.says[0].upper() + claim.says[1:]
+        rows.append((f"**{claim.where}** ({claim.kind}). {says}", f"{badge(claim)}. {here}", _size(claim)))
     return _table("32 34 34", ("Claim", "Verdict and evidence", "Size"), rows)
 
 
@@ -101,8 +102,9 @@ def _counts(ledger: Ledger) -> list[str]:
 def _open(ledger: Ledger) -> list[str]:
     rows = []
     for work, words in ledger.work.items():
-        waiting = [c.where for c in ledger.claims if c.size and any(each.open == work for each in c.size.deviations)]
-        rows.append((words, "; ".join(dict.fromkeys(waiting))))
+        waiting = [c for c in ledger.claims if c.size and any(each.open == work for each in c.size.deviations)]
+        names = [f"{re.split('[,:]', ledger.tables[claim.table])[0]}: {claim.where}" for claim in waiting]
+        rows.append((words, " · ".join(dict.fromkeys(names))))
     return _table("60 40", ("What would close it", "What waits for it"), rows)
 
 
