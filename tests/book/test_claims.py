@@ -192,9 +192,10 @@ def without_neighbours(text: str) -> list[str]:
     return found + ["what is public"] * (not re.search(r"public", plain))
 
 
-SENSITIVITIES = ["thm-mechanisms-sums", "thm-sensitivities-l1", "thm-sensitivities-l2", "thm-where-ops"]
+SENSITIVITIES = ["thm-mechanisms-sums", "thm-sensitivities-l1", "thm-sensitivities-l2", "thm-sensitivities-fourth"]
 SENSITIVITIES += ["thm-split-compute-average-sensitivity", "thm-mobility-sensitivity", "thm-synthetic-people-privacy"]
 SENSITIVITIES += ["thm-is-the-family-right-sensitivity", "thm-errata-gibbs", "thm-mechanisms-tempered"]
+SENSITIVITIES += ["thm-where-ops", "thm-where-privacy-breaks-discrete", "thm-posterior-quantiles-histogram"]
 
 
 @pytest.mark.parametrize("label", sorted({*guards()["proof"], *SENSITIVITIES}))
