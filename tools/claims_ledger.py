@@ -110,11 +110,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Erratum:
-    """A slip of a source. ``breaks`` and ``cost`` say what a promise of privacy loses by it, if one is at stake."""
+    """A slip of a source, which claims name as evidence.
+
+    ``breaks`` and ``cost`` say what a promise of privacy loses by it, if one is at stake.
+    """
 
     id: str
     title: str
-    claims: tuple[str, ...] = ()
     printed: str = ""
     holds: str = ""
     breaks: str = ""
@@ -150,11 +152,6 @@ def read_claim(raw: Mapping[str, Any], table: str = "") -> Claim:
     return Claim(**parts)
 
 
-def read_erratum(raw: Mapping[str, Any]) -> Erratum:
-    """Return an erratum from its TOML."""
-    return Erratum(**(dict(raw) | {"claims": tuple(raw.get("claims", ()))}))
-
-
 def load(folder: Path = FOLDER) -> Ledger:
     """Read all files of the ledger, in the order of the sources."""
     claims: list[Claim] = []
@@ -168,7 +165,7 @@ def load(folder: Path = FOLDER) -> Ledger:
         work |= raw.get("work", {})
         first = next(iter(own), "")
         claims += [read_claim(each, first) for each in raw.get("claim", ())]
-        errata += [read_erratum(each) for each in raw.get("erratum", ())]
+        errata += [Erratum(**each) for each in raw.get("erratum", ())]
     return Ledger(tuple(claims), tuple(errata), tables, work)
 
 
@@ -329,8 +326,7 @@ def problems_of_all(ledger: Ledger) -> list[str]:
             used[number.measure].add(number.yardstick)
         found += [f"table {table} measures {what} by {len(by)} yardsticks" for what, by in used.items() if len(by) > 1]
         found += [f"table {table} is empty"] * (not ledger.of(table))
-    for erratum in ledger.errata:
-        found += [f"{erratum.id} concerns no claim"] * (not erratum.claims)
-        found += [f"{erratum.id} concerns the unknown claim {each}" for each in erratum.claims if each not in ids]
+    named = {each for claim in ledger.claims for each in claim.evidence}
+    found += [f"{each.id} concerns no claim" for each in ledger.errata if f"erratum-{each.id.lower()}" not in named]
     waited = {each.open for claim in ledger.claims if claim.size for each in claim.size.deviations}
     return found + [f"nothing waits for the work {each}" for each in ledger.work if each not in waited]

@@ -84,7 +84,12 @@ def _size(claim: Claim) -> str:
 
 
 def _searched(claim: Claim) -> Iterable[str]:
-    searches = results("theory/attacks")
+    """Yield what the checks and the searches of chapter 6 found."""
+    checks, searches = (results(f"theory/{name}") for name in ("ledger", "attacks"))
+    rows = checks[checks["claim"].isin(claim.searches)]
+    grid = [f" ($c = {each:.3g}$ on its grid)" if each == each else "" for each in rows["constant"]]
+    if found := [f"`{name}` {how}{c}" for name, how, c in zip(rows["claim"], rows["verdict"], grid, strict=True)]:
+        yield f"*Checked:* {', '.join(found)}."
     own = searches[searches["claim"].isin(claim.searches)]
     if len(own):
         outcome = "refuted" if own["refuted"].any() else "not refuted"

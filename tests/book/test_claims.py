@@ -305,8 +305,8 @@ def test_an_id_that_is_given_twice_an_empty_table_and_a_lost_erratum_are_caught(
         "A1 concerns no claim",
         "nothing waits for the work work",
     ]
-    lost = replace(toy, claims=(GOOD,), tables={"amitai": "a"}, errata=(Erratum("A1", "a slip", ("gone",)),), work={})
-    assert problems_of_all(lost) == ["A1 concerns the unknown claim gone"]
+    named = replace(GOOD, evidence=("erratum-a1",))
+    assert problems_of_all(replace(toy, claims=(named,), tables={"amitai": "a"}, work={})) == []
 
 
 def test_a_misspelt_key_raises() -> None:
