@@ -39,7 +39,7 @@ def remarks(
     else:
         said = (
             f"The fit of the {family.name} family was checked: {fit.p_value}. At this epsilon it sees what moves "
-            f"{100 * fit.visible:.2g} % of the records across a bound, or more."
+            f"{100 * fit.visible:.1g} % of the records across a bound, or more."
         )
     return [said, *notes], [*doubts, *clipped]
 
