@@ -21,6 +21,7 @@ from dpbook.regression.inference import check_before_release, infer
 from dpbook.regression.releases import release
 from dpbook.regression.task import SCALE_FREE
 from dpbook.regression.weak_priors import weak_prior
+from dpbook.sensitivity import check_share
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -70,6 +71,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         The noise.
     delta : float, default 0.0
         0 for Laplace noise, greater than 0 for Gaussian noise.
+    check : float, default 0.0
+        The share of the privacy loss, such as 0.1, that counts of clipped records take, as in
+        :func:`~dpbook.regression.release`.
     method : str, optional
         As in :func:`~dpbook.regression.infer`, which chooses one by default.
     draws : int, default 4000
@@ -127,6 +131,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         intercept: bool = True,
         mechanism: str = "laplace",
         delta: float = 0.0,
+        check: float = 0.0,
         method: str | None = None,
         draws: int = 4000,
         chains: int | None = None,
@@ -141,6 +146,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         self.intercept = intercept
         self.mechanism = mechanism
         self.delta = delta
+        self.check = check
         self.method = method
         self.draws = draws
         self.chains = chains
@@ -177,6 +183,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         needs_one = self.prior is None and self.method not in (None, *SCALE_FREE)
         prior = weak_prior(inside) if needs_one else self.prior
         privacy_loss(self.epsilon, self.delta, self.mechanism)
+        check_share(self.check)
         rng = _generator(self.random_state)
         options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
         analysis: dict[str, Any] = {"method": self.method, "draws": self.draws, "chains": self.chains}
@@ -191,6 +198,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
             moments=self.method == "gibbs-noisy",
             mechanism=self.mechanism,
             delta=self.delta,
+            check=self.check,
             rng=rng,
             budget=budget,
         )

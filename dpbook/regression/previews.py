@@ -23,9 +23,10 @@ from dpbook.regression.layout import Layout
 from dpbook.regression.moments import from_normal, record_moments
 from dpbook.regression.parametrisation import Natural, Parametrisation, parametrisation_of, released_moments
 from dpbook.regression.scale_free import Straightened
-from dpbook.regression.sensitivities import sensitivity_of
+from dpbook.regression.sensitivities import Plan
 from dpbook.regression.task import CovariatePrior, ParameterPrior, Task
 from dpbook.regression.weak_priors import covariates_in, stated_prior
+from dpbook.sensitivity import check_share
 from dpbook.widths import Chance, expected, information_at, posterior_widths, scale_for, solved
 
 __all__ = ["preview", "solve_epsilon"]
@@ -48,6 +49,7 @@ def preview(  # noqa: PLR0913 - every keyword is a fact that a steward knows
     moments: bool = False,
     mechanism: str = "laplace",
     delta: float = 0.0,
+    check: float = 0.0,
     sd_x: Any = None,
     sd_y: float | None = None,
     r_squared: float | None = None,
@@ -65,7 +67,7 @@ def preview(  # noqa: PLR0913 - every keyword is a fact that a steward knows
     ----------
     n : int
         The public number of records.
-    x_bounds, y_bounds, epsilon, intercept, moments, mechanism, delta
+    x_bounds, y_bounds, epsilon, intercept, moments, mechanism, delta, check
         As in :func:`release`.
     d : int, optional
         The number of covariates where ``x_bounds`` are one pair for all; by default 1.
@@ -101,9 +103,9 @@ def preview(  # noqa: PLR0913 - every keyword is a fact that a steward knows
 
     Explained in :doc:`/book/exponential-families/how-much-epsilon`.
     """
-    plan = _Plan.of(
+    plan = _Design.of(
         n=n, x_bounds=x_bounds, y_bounds=y_bounds, d=d, intercept=intercept, moments=moments, mechanism=mechanism,
-        sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
+        check=check, sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
     )  # fmt: skip
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     scale = scale_for(plan.sensitivity, epsilon, delta, mechanism)
@@ -139,6 +141,7 @@ def solve_epsilon(  # noqa: PLR0913 - as in preview
     intercept: bool = True,
     mechanism: str = "laplace",
     delta: float = 0.0,
+    check: float = 0.0,
     sd_x: Any = None,
     sd_y: float | None = None,
     r_squared: float | None = None,
@@ -156,7 +159,7 @@ def solve_epsilon(  # noqa: PLR0913 - as in preview
         Of the 95 % interval, in the data's units.
     of : str, optional
         The coefficient's name, "(intercept)" among them. By default the slope, where there is one.
-    n, x_bounds, y_bounds, d, intercept, mechanism, delta, sd_x, sd_y, r_squared, prior, covariates
+    n, x_bounds, y_bounds, d, intercept, mechanism, delta, check, sd_x, sd_y, r_squared, prior, covariates
         As in :func:`preview`.
 
     Returns
@@ -172,9 +175,9 @@ def solve_epsilon(  # noqa: PLR0913 - as in preview
     >>> print(f"{plan.epsilon:.2f}")
     0.09
     """
-    plan = _Plan.of(
+    plan = _Design.of(
         n=n, x_bounds=x_bounds, y_bounds=y_bounds, d=d, intercept=intercept, moments=False, mechanism=mechanism,
-        sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
+        check=check, sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
     )  # fmt: skip
     _, delta = privacy_loss(1.0, delta, mechanism)
     names = list(plan.inside.labels)
@@ -209,7 +212,7 @@ class _Record(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class _Design:
     """A release to come: its coordinates, its noise, the records of the design, and the law that reads it."""
 
     n: int
@@ -220,7 +223,7 @@ class _Plan:
     beliefs: _StatedBeliefs | None  # None: free of scale
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - as in preview
         cls,
         *,
         n: Any,
@@ -230,20 +233,20 @@ class _Plan:
         intercept: Any,
         moments: Any,
         mechanism: str,
+        check: Any,
         sd_x: Any,
         sd_y: Any,
         r_squared: Any,
         prior: Any,
         covariates: Any,
-    ) -> _Plan:
+    ) -> _Design:
         """Check all arguments and return the plan, in coordinates."""
         n, moments = integer("n", n, least=1), flag("moments", moments)
         one_of("mechanism", mechanism, ("laplace", "gaussian"))
         inside = _inside(
             x_bounds, y_bounds, None if d is None else integer("d", d, least=1), flag("intercept", intercept)
         )
-        layout = Layout(inside.d, inside.intercept)
-        bound = sensitivity_of(inside, moments, mechanism, layout.size + (len(layout.higher) if moments else 0))
+        bound = Plan.of(inside, moments, mechanism, check_share(check)).sensitivity
         if prior is None and covariates is not None:
             raise ValueError("covariates can be stated only together with prior: beliefs free of scale cover both")
         beliefs = None if prior is None else _StatedBeliefs(inside, stated_prior(prior), covariates)
