@@ -54,7 +54,7 @@ def release(
 
     Parameters
     ----------
-    X : array, table, iterator of chunks, or Dask collection
+    X : array, table, path, Arrow data set or stream, iterator of chunks, or Dask collection
         The covariates, one column each, without a column of ones; one-dimensional data are one covariate.
     y : array, Series, iterator of chunks, Dask collection, str or int
         The response; or the name of the column of the tables X that holds it, or its position in the arrays X (-1 for
