@@ -41,6 +41,10 @@ Z_GRID = np.linspace(-9.0, 9.0, 1801)  # full-data z-scores considered; beyond, 
 COARSE = Z_GRID[::10]  # where the law is a mixture over what is not known
 DRAWS = 4000
 TOO_MANY = 0.5  # share of failed partitions with which a search may prefer an empty interval to that of the others
+SCATTERED = 1.3  # times the variance of answers that posteriors allow
+FAR = 3.3  # posterior sds between a cutoff and the middle that few questions ask for
+RULED = 5.0  # the largest bias met in real records, in sds of a partition, times the root of its records
+SEEN = 0.98  # share of the values of a bias that have its sign
 UNSAFE = 0.025  # a search for bounds that fails with this probability leaves a 95 % interval without ends
 
 # A number where one question was asked, an array where several were.
@@ -279,17 +283,36 @@ class Combined(abc.ABC):
         failed = float(np.median(self._doubts[0].failed))
         if failed > 0.05:
             yield f"about {failed:.0%} of the partitions failed; {remedy}, or a proper prior"
-        seen = [(self._told(place), doubts) for place, doubts in enumerate(self._doubts)]
+        told = self._told(0)
         # What nine in ten of the values that are equally likely agree on.
         flat = min(float(np.quantile(each.slope / np.sqrt(1 - each.failed), 0.9)) for each in self._doubts)
         lost = max(float(np.quantile(each.variance / each.spread**2, 0.1)) for each in self._doubts)
-        usual = 3 * (2 + seen[0][0].nuisance) / seen[0][0].size  # of what normal records make partitions differ by
-        if flat < 0.75 or (self.name == "quantile" and lost > max(0.5, usual)):
+        usual = 3 * (2 + told.nuisance) / told.size  # of what normal records make partitions differ by
+        if self.name == "probability" and self._scattered > SCATTERED:
+            yield (
+                "the partitions' answers scatter by more than their posteriors allow, as where a few records rule a "
+                f"fit or errors differ in spread; {remedy}, or a posterior that is not as sure of itself"
+            )
+        elif flat < 0.75 or (self.name == "quantile" and lost > max(0.5, usual)):
             yield f"the partitions differ widely in how much they know; {remedy}"
-        rest = [np.sqrt(doubts.variance / told.partitions + 2 * told.scale[0] ** 2) for told, doubts in seen]
-        shift = max(float(np.quantile(each.shift / sd, 0.1)) for each, sd in zip(self._doubts, rest, strict=True))
-        if shift > 2.0:
+        # A bias is seen where nearly all of the values have the same sign.
+        if max(float(np.mean(sign * each.shift > 0)) for each in self._doubts for sign in (-1, 1)) > SEEN:
             yield f"the partitions mislead in the same direction, as small samples of skewed records do; {remedy}"
+        elif self._far:
+            yield (
+                "the partitions put a cutoff far outside of the posterior; it may lie there, or they may share the "
+                f"bias of small samples that a few records rule, which noise or halves hide; {remedy}"
+            )
+
+    @property
+    def _scattered(self) -> float:
+        """How many times the variance that posteriors allow the answers have, at least, as nine in ten values agree."""
+        return max(float(np.quantile(each.excess, 0.1)) for each in self._doubts)
+
+    @property
+    def _far(self) -> bool:
+        """Whether an answer is so sure that a bias is as likely a reason, of a size that real records have."""
+        return False
 
     def _named(self, name: str | None, value: Any) -> Any:
         found = np.asarray(value)[()]
@@ -374,6 +397,14 @@ class CombinedProbability(Combined):
         settings = self.release.settings
         count = np.size(settings["cutoff"]) if self._tells else 0
         return [doubts_of_score(self._told(place), settings["method"], settings.get("p_min")) for place in range(count)]
+
+    @property
+    def _far(self) -> bool:
+        partitions = int(self.release.settings["partitions"])
+        biased = RULED * math.sqrt(partitions / max(1, self.release.n // partitions))
+        low, middle, high = np.moveaxis(_crossings(*self._law, np.array([0.975, 0.5, 0.025])), -1, 0)
+        away = np.minimum(np.abs(middle), Z_GRID[-1])
+        return bool(((low * high > 0) & (away > FAR) & (away < FAR + biased)).any())
 
     def _ends(self, tails: Array) -> tuple[Array, Array]:
         """Invert the law of the noisy aggregate given the full-data z-score: Laplace noise and what averaging loses."""
@@ -519,12 +550,13 @@ class CombinedQuantile(Combined):
         for place, doubts in enumerate(self._doubts):
             told = self._told(place)
             alive = 1 - doubts.failed[:, None]
-            variance, scale = doubts.variance / told.partitions + doubts.shift**2, told.scale[0] / alive
+            variance, scale = doubts.variance / told.partitions, told.scale[0] / alive
+            mean = told.answer / alive - doubts.shift[:, None]
             sd = np.sqrt(variance[:, None] + 2 * scale**2)
-            middle = float(np.median(told.answer / alive))
-            reach = np.arcsinh(15 * float(np.max(sd + np.abs(told.answer / alive - middle))) / float(sd.min()))
+            middle = float(np.median(mean))
+            reach = np.arcsinh(15 * float(np.max(sd + np.abs(mean - middle))) / float(sd.min()))
             grid = middle + float(sd.min()) * np.sinh(np.linspace(-reach, reach, 801))
-            cdfs.append(normal_laplace_cdf(grid, told.answer / alive, variance[:, None], scale).mean(axis=0))
+            cdfs.append(normal_laplace_cdf(grid, mean, variance[:, None], scale).mean(axis=0))
             grids.append((low + high) / 2 + (high - low) / 2 * grid)
         return np.array(grids), np.array(cdfs)
 
@@ -569,8 +601,8 @@ def _mixture(told: Told, doubts: Doubts, method: str, p_min: float | None) -> Ar
     m, alive = told.partitions, 1 - doubts.failed[:, None]
     grid, means, relative = _law_of_scores(method, m, p_min)
     scores = np.interp(doubts.slope[:, None] / alive * COARSE, grid, means)
-    variance = doubts.variance[:, None] / m * relative + doubts.shift[:, None] ** 2
-    return np.asarray(normal_laplace_cdf(told.answer, alive * scores, variance, told.scale[0]).mean(axis=0))
+    variance, means = doubts.variance[:, None] / m * relative, alive * scores + doubts.shift[:, None]
+    return np.asarray(normal_laplace_cdf(told.answer, means, variance, told.scale[0]).mean(axis=0))
 
 
 def _in_order(noisy: Array, points: Array, *, increasing: bool) -> Array:
