@@ -63,14 +63,16 @@ def infer(
     """Return what a release says of the full-data posterior probabilities or quantiles, with intervals.
 
     Post-processing: it reads the release alone, so the privacy of the release is untouched, and its answers stay in
-    range whatever the noise. It warns where the release shows that partitions failed, differ widely, share a bias or
-    lie at their bounds, and where a search for bounds may have failed. Explained in
+    range whatever the noise. It warns where the release shows that partitions failed, differ widely, scatter by more
+    than their posteriors allow, share a bias or lie at their bounds; where a probability is so close to 0 or 1 that a
+    bias is as likely a reason; and where a search for bounds may have failed. Explained in
     :doc:`/book/sample-and-aggregate/posterior-probabilities` and :doc:`/book/sample-and-aggregate/when-parts-differ`.
 
     Parameters
     ----------
     release : Release or sequence of Release
-        From :func:`release_probability` or :func:`release_quantile`.
+        From :func:`release_probability` or :func:`release_quantile`; not several put :func:`~dpbook.together`, each of
+        which was split into partitions of its own.
     rescale : {"corrected", "source"}, optional
         How a mean of probabilities is sharpened to a point estimate; ``"source"`` leaves the source's bias in it.
 
@@ -91,11 +93,11 @@ def infer(
     ... )
     >>> answer = aggregate.infer(release)
     >>> answer
-    CombinedProbability(Pr(x ≤ 1.99) about 0.010, Pr(x ≤ 2) about 0.418; 200 partitions, epsilon=2)
+    CombinedProbability(Pr(x ≤ 1.99) about 0.012, Pr(x ≤ 2) about 0.429; 200 partitions, epsilon=2)
     >>> answer.summary(0.9).round(2)
                   estimate  mean    sd    5%   95%
-    Pr(x ≤ 1.99)      0.01  0.02  0.04  0.00  0.09
-    Pr(x ≤ 2)         0.42  0.43  0.20  0.12  0.78
+    Pr(x ≤ 1.99)      0.01  0.07  0.15  0.00  0.41
+    Pr(x ≤ 2)         0.43  0.45  0.28  0.04  0.96
     """
     if isinstance(release, Release):
         return _spoken(_combined(release, rescale))
@@ -110,7 +112,12 @@ def _combined(release: Any, rescale: str | None) -> CombinedProbability | Combin
     models = {"posterior probability", "posterior quantile"}
     if release.model not in models:
         raise ValueError(f"release must be of model {' or '.join(map(repr, sorted(models)))}, got {release.model!r}")
-    release.require(model=release.model, several=False)  # each was split into partitions of its own
+    if release.parts:
+        raise ValueError(
+            f"release must be a single one here, got {len(release.parts)} put together: each was split into partitions "
+            "of its own, and what averages over partitions of the same records lose is neither the same nor "
+            "independent; pass the one with the largest epsilon, or make one release with all of epsilon"
+        )
     if release.model == "posterior quantile":
         if rescale is not None:
             raise ValueError("rescale applies to a release of a posterior probability, not of a quantile")
@@ -147,9 +154,9 @@ class Combined(abc.ABC):
     >>> answer.summary().index.tolist(), answer.labels
     (['50% quantile of x'], {'quantile': ('50% quantile of x',)})
     >>> print(answer.estimate.round(2), answer.mean("quantile").round(2), answer.sd("quantile").round(3))
-    1.99 1.99 0.017
+    1.99 1.99 0.022
     >>> print(answer.quantile([0.1, 0.9], "quantile").round(2), answer.interval(0.8, "quantile").round(2))
-    [1.97 2.01] [1.97 2.01]
+    [1.97 2.02] [1.97 2.02]
     >>> answer.draws["quantile"].shape
     (1, 4000)
     """
@@ -451,7 +458,7 @@ class CombinedQuantile(Combined):
     ...     rows, 0.5, posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=2.0,
     ...     bounds=aggregate.Centred((-10, 10)), rng=rng,
     ... ))
-    CombinedQuantile(50% quantile of x about 2.01; 200 partitions, epsilon=2)
+    CombinedQuantile(50% quantile of x about 2; 200 partitions, epsilon=2)
     """
 
     release: Release
