@@ -558,7 +558,7 @@ class CombinedQuantile(Combined):
             told = self._told(place)
             alive = 1 - doubts.failed[:, None]
             variance, scale = doubts.variance / told.partitions, told.scale[0] / alive
-            mean = told.answer / alive - doubts.shift[:, None]
+            mean = told.answer / alive - doubts.push[:, None]
             sd = np.sqrt(variance[:, None] + 2 * scale**2)
             middle = float(np.median(mean))
             reach = np.arcsinh(15 * float(np.max(sd + np.abs(mean - middle))) / float(sd.min()))
@@ -608,7 +608,7 @@ def _mixture(told: Told, doubts: Doubts, method: str, p_min: float | None) -> Ar
     m, alive = told.partitions, 1 - doubts.failed[:, None]
     grid, means, relative = _law_of_scores(method, m, p_min)
     scores = np.interp(doubts.slope[:, None] / alive * COARSE, grid, means)
-    variance, means = doubts.variance[:, None] / m * relative, alive * scores + doubts.shift[:, None]
+    variance, means = doubts.variance[:, None] / m * relative, alive * scores + doubts.push[:, None]
     return np.asarray(normal_laplace_cdf(told.answer, means, variance, told.scale[0]).mean(axis=0))
 
 

@@ -31,6 +31,10 @@ TAIL = 4.0
 STEEP = 1.25
 # Between these a bias may lie, in units of what halves show of it; 1 where it falls like one over the records.
 BIAS = (0.5, 6.0)
+# How likely the sign of a bias is not the one that halves show: they may be too small for any law, or clipped.
+REVERSED = 0.25
+# Sd of what clipping adds to the mean difference between quantiles and those of halves, in sds of partitions.
+_CLIPPED = 0.01
 # Sds of a clipped quantile's error from clipping on one side more than on the other, in sds of partitions; measured.
 CLIPPING_SD = 0.15
 _NODES = 48
@@ -66,8 +70,8 @@ class Doubts(NamedTuple):
 
     ``failed`` is the share of partitions without an answer, ``slope`` how an average of scores moves with the full-data
     score (1 for equal partitions), ``variance`` that of the average about its mean, times the number of partitions,
-    ``shift`` a bias that all partitions have in common, ``spread`` the sd of the answers, and ``excess`` how many times
-    the variance they have that their posteriors allow.
+    ``shift`` a bias that all partitions have in common, as halves show it, ``spread`` the sd of the answers, and
+    ``excess`` how many times the variance they have that their posteriors allow.
     """
 
     failed: Array
@@ -76,6 +80,11 @@ class Doubts(NamedTuple):
     shift: Array
     spread: Array
     excess: Array
+
+    @property
+    def push(self) -> Array:
+        """The bias, with the sign that halves show or, less likely, the other one."""
+        return np.where(_even(7) < REVERSED, -self.shift, self.shift)
 
 
 class ScoreLaw(NamedTuple):
@@ -125,7 +134,9 @@ def doubts_of_score(told: Told, method: str, p_min: float | None) -> Doubts:
     # What halves differ by beyond what theory has for equal partitions.
     lost = law.slope**2 * (0.5 + told.nuisance) / told.size + 1e-6 * null.slope**2
     excess, halved = _excess(told, lost, law.halved_variance * relative, np.zeros(KEPT), 2)
-    shift = _shift(told, law.halved, halved, law.slope * spread / ((1 - failed) * law.variance))
+    shift = _shift(
+        told, law.halved, np.minimum(halved, told.clip**2), law.slope * spread / ((1 - failed) * law.variance)
+    )
     # Partitions that scatter more than their posteriors say lie further from the cutoff than these have it: where k²
     # is how much more, the variance of 2Φ - 1 is (2/π) arcsin(k²/(1 + k²)), and the cutoff counts as 1/√(1 + k²) of it.
     factor = spread / ((1 - failed) * law.variance)
@@ -152,7 +163,7 @@ def doubts_of_quantile(told: Told) -> Doubts:
     spread = grid[_pick(np.broadcast_to(likelihood, squares.shape), 1)]
     lost = spread**2 * (2 + told.nuisance) / told.size
     excess, halved = _excess(told, lost, np.zeros(KEPT), failed, 2)
-    shift = _shift(told, 0.0, halved, spread)
+    shift = _shift(told, 0.0, np.minimum(halved, told.clip**2) + told.partitions * (_CLIPPED * spread) ** 2, spread)
     variance = TAIL ** _even(4) * excess + (CLIPPING_SD * spread) ** 2
     return Doubts(failed, np.ones(KEPT), variance / (1 - failed), shift, spread, np.ones(KEPT))
 
@@ -201,14 +212,14 @@ def _shift(told: Told, expected: float, variance: Array, unit: Array) -> Array:
     bias = unit[:, None] * _SKEWNESS / math.sqrt(told.size) * _STUDENT
     times = BIAS[0] * (BIAS[1] / BIAS[0]) ** _even(6)
     shown = expected - bias / times[:, None]
-    noise = np.minimum(variance, told.clip**2)[:, None] / told.partitions
+    noise = variance[:, None] / told.partitions
     likelihood = normal_laplace_logpdf(told.halved, np.clip(shown, -told.clip, told.clip), noise, told.scale[2])
     return np.asarray(bias[np.arange(KEPT), _pick(likelihood, 3)])
 
 
 def _even(dimension: int) -> Array:
     """Return KEPT numbers between 0 and 1, evenly spread, and in no relation to those of another dimension."""
-    ratio = 1.0969815577985598  # the root of x⁸ = x + 1: its powers fill seven dimensions evenly
+    ratio = 1.085070245491451  # the root of x⁹ = x + 1: its powers fill eight dimensions evenly
     return np.asarray((0.5 + (np.arange(KEPT) + 1) * ratio ** -(dimension + 1)) % 1)
 
 

@@ -295,9 +295,9 @@ def test_partitions_too_sure_of_themselves_count_for_what_they_know():
 
 def test_the_dimensions_of_what_is_not_known_are_filled_evenly():
     """In each dimension by itself, and in each pair: 16 boxes hold 8 of 128 points, give or take 6."""
-    points = np.array([_even(k) for k in range(7)])
-    ratio = (points[0][1] - points[0][0]) % 1  # one over the root of x⁸ = x + 1
-    assert ratio**-8 == pytest.approx(1 / ratio + 1, rel=1e-9)
+    points = np.array([_even(k) for k in range(8)])
+    ratio = (points[0][1] - points[0][0]) % 1  # one over the root of x⁹ = x + 1
+    assert ratio**-9 == pytest.approx(1 / ratio + 1, rel=1e-9)
     for one, other in itertools.combinations(points, 2):
         boxes = np.histogram2d(one, other, bins=4, range=[[0, 1], [0, 1]])[0]
         assert boxes.min() >= 2
