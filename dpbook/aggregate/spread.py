@@ -31,8 +31,8 @@ TAIL = 4.0
 STEEP = 1.25
 # Between these a bias may lie, in units of what halves show of it; 1 where it falls like one over the records.
 BIAS = (0.5, 6.0)
-# How likely the sign of a bias is not the one that halves show: they may be too small for any law, or clipped.
-REVERSED = 0.25
+# One in so many times the sign of a bias is not the one that halves show: they may be too small for any law.
+REVERSED = 4
 # Sd of what clipping adds to the mean difference between quantiles and those of halves, in sds of partitions.
 _CLIPPED = 0.01
 # Sds of a clipped quantile's error from clipping on one side more than on the other, in sds of partitions; measured.
@@ -84,7 +84,7 @@ class Doubts(NamedTuple):
     @property
     def push(self) -> Array:
         """The bias, with the sign that halves show or, less likely, the other one."""
-        return np.where(_even(7) < REVERSED, -self.shift, self.shift)
+        return np.where(np.arange(KEPT) % REVERSED == 0, -self.shift, self.shift)
 
 
 class ScoreLaw(NamedTuple):
@@ -219,7 +219,7 @@ def _shift(told: Told, expected: float, variance: Array, unit: Array) -> Array:
 
 def _even(dimension: int) -> Array:
     """Return KEPT numbers between 0 and 1, evenly spread, and in no relation to those of another dimension."""
-    ratio = 1.085070245491451  # the root of x⁹ = x + 1: its powers fill eight dimensions evenly
+    ratio = 1.0969815577985598  # the root of x⁸ = x + 1: its powers fill seven dimensions evenly
     return np.asarray((0.5 + (np.arange(KEPT) + 1) * ratio ** -(dimension + 1)) % 1)
 
 

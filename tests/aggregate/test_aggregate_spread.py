@@ -27,7 +27,7 @@ from dpbook.aggregate import (
     release_quantile,
 )
 from dpbook.aggregate.laws import HALVED, halving, score_of
-from dpbook.aggregate.spread import KEPT, Told, _even, doubts_of_quantile, doubts_of_score, score_law
+from dpbook.aggregate.spread import KEPT, REVERSED, Told, _even, doubts_of_quantile, doubts_of_score, score_law
 from dpbook.sensitivity import answers_and_halves
 
 MODEL = ConjugateRegression()
@@ -295,9 +295,10 @@ def test_partitions_too_sure_of_themselves_count_for_what_they_know():
 
 def test_the_dimensions_of_what_is_not_known_are_filled_evenly():
     """In each dimension by itself, and in each pair: 16 boxes hold 8 of 128 points, give or take 6."""
-    points = np.array([_even(k) for k in range(8)])
-    ratio = (points[0][1] - points[0][0]) % 1  # one over the root of x⁹ = x + 1
-    assert ratio**-9 == pytest.approx(1 / ratio + 1, rel=1e-9)
+    points = np.array([_even(k) for k in range(7)])
+    ratio = (points[0][1] - points[0][0]) % 1  # one over the root of x⁸ = x + 1
+    assert ratio**-8 == pytest.approx(1 / ratio + 1, rel=1e-9)
+    assert all(len(np.unique(np.floor(8 * each[::REVERSED]))) == 8 for each in points)  # where signs are reversed, too
     for one, other in itertools.combinations(points, 2):
         boxes = np.histogram2d(one, other, bins=4, range=[[0, 1], [0, 1]])[0]
         assert boxes.min() >= 2
