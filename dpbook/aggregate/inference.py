@@ -93,10 +93,10 @@ def infer(
     ... )
     >>> answer = aggregate.infer(release)
     >>> answer
-    CombinedProbability(Pr(x ≤ 1.99) about 0.009, Pr(x ≤ 2) about 0.405; 200 partitions, epsilon=2)
+    CombinedProbability(Pr(x ≤ 1.99) about 0.010, Pr(x ≤ 2) about 0.413; 200 partitions, epsilon=2)
     >>> answer.summary(0.9).round(2)
                   estimate  mean    sd    5%   95%
-    Pr(x ≤ 1.99)      0.01  0.05  0.13  0.00  0.27
+    Pr(x ≤ 1.99)      0.01  0.05  0.12  0.00  0.28
     Pr(x ≤ 2)         0.41  0.43  0.28  0.02  0.93
     """
     if isinstance(release, Release):
@@ -154,7 +154,7 @@ class Combined(abc.ABC):
     >>> answer.summary().index.tolist(), answer.labels
     (['50% quantile of x'], {'quantile': ('50% quantile of x',)})
     >>> print(answer.estimate.round(2), answer.mean("quantile").round(2), answer.sd("quantile").round(3))
-    1.99 1.99 0.021
+    1.99 1.99 0.023
     >>> print(answer.quantile([0.1, 0.9], "quantile").round(2), answer.interval(0.8, "quantile").round(2))
     [1.96 2.01] [1.96 2.01]
     >>> answer.draws["quantile"].shape
