@@ -756,6 +756,7 @@ def _largest_polynomial(
     bound, reached = _box_bounds(weights, exponents, low, high)
     found, bound = max(found, constant + reached), constant + bound
     budget, batch = WORK / exponents.size / 4, max(1, min(1024, BATCH // len(exponents)))
+    settled = 0.0  # the largest bound of a box that need not be split: exact where a corner attains it
     while bound.max(initial=0.0) > (1 + CELL_GAP) * found and budget > 0:
         order = np.argsort(-bound)
         best, rest = order[:batch], order[batch:]
@@ -768,8 +769,9 @@ def _largest_polynomial(
         found, bound = max(found, constant + reached), np.concatenate([bound[rest], constant + bounds])
         low, high = np.concatenate([low[rest], lows]), np.concatenate([high[rest], highs])
         kept = bound > (1 + CELL_GAP) * found
+        settled = max(settled, float(bound[~kept].max(initial=0.0)))
         low, high, bound = low[kept], high[kept], bound[kept]
-    return max(float(bound.max(initial=0.0)), (1 + CELL_GAP) * found), found
+    return max(float(bound.max(initial=0.0)), settled, found), found
 
 
 def _box_bounds(
