@@ -40,7 +40,9 @@ def check_by_cell(batch: Sequence[Any], prior: Any, covariates: Any, method: str
     if method not in (None, METHOD):
         raise ValueError(f"method must be {METHOD!r} for a release on a schema, got {method!r}")
     if prior is not None or covariates is not None:
-        raise ValueError("prior and covariates must be left out for a release on a schema, which has beliefs of its own")
+        raise ValueError(
+            "prior and covariates must be left out for a release on a schema, which has beliefs of its own"
+        )
     known: dict[str, Design] = {}
     for each in batch:
         key = repr(each.settings)
@@ -129,7 +131,9 @@ def _doubts(at: CellPlaces, sums: NoisySums) -> list[list[Doubt]]:
     for i, n in enumerate(sums.n):
         own: list[Doubt] = []
         if variance[i] > 3 * open_[i] and share[i] > _SHARE and shift[i] > _SHIFT:
-            cause = f"if responses are normal, {100 * share[i]:.0f} % or more of them were clipped, which is ignored here"
+            cause = (
+                f"if responses are normal, {100 * share[i]:.0f} % or more of them were clipped, which is ignored here"
+            )
             own.append(ManyClipped(cause, "use wider bounds of the response in the next release", weight=share[i]))
         if skewness[i] > _SKEWNESS:
             cause = f"the sum of squares of {n:.0f} records has skewness {skewness[i]:.2f}, and is taken as normal"

@@ -1,4 +1,4 @@
-"""What a regression on a schema is of: cells of labels, numbers within bounds, their products, and where sums of them sit.
+"""What a regression on a schema is of: cells of labels, numbers within bounds, and where sums of them sit.
 
 A record lies in one *cell*, a combination of the labels of all categories, and has numbers, in coordinates in which
 their bounds are [-1, 1]. The sums that a release holds are over *carriers*, r: the indicators of the cells and the
@@ -175,7 +175,9 @@ class Design:
     @cached_property
     def levels(self) -> Indices:
         """The labels of every cell, (K, factors)."""
-        return np.array(list(itertools.product(*map(range, self.sizes))), dtype=np.int64).reshape(self.cells, len(self.factors))
+        return np.array(list(itertools.product(*map(range, self.sizes))), dtype=np.int64).reshape(
+            self.cells, len(self.factors)
+        )
 
     @cached_property
     def regressors(self) -> tuple[Regressor, ...]:
@@ -353,12 +355,18 @@ class Design:
         names = [*(each.column for each in self.factors), *(each.source.column for each in self.numerics)]
         narrow = restricted(self.schema, names)
         frame = narrow.apply(table)
-        return np.asarray((self.carried(self.coded(frame, response=False)) @ (self.to_units @ self.from_carriers).T)[:, 1:])
+        return np.asarray(
+            (self.carried(self.coded(frame, response=False)) @ (self.to_units @ self.from_carriers).T)[:, 1:]
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
         """What a release says of the design."""
-        return {"schema": self.schema.to_json(), "response": self.response, "terms": [list(each) for each in self.terms]}
+        return {
+            "schema": self.schema.to_json(),
+            "response": self.response,
+            "terms": [list(each) for each in self.terms],
+        }
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -381,7 +389,9 @@ def design_of(release: Release) -> Design:
         design = Design(Schema.from_json(release.settings["schema"]), str(release.settings["response"]), terms)
         size = len(design.pairs)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"release must have the settings 'schema', 'response' and 'terms' of a design: {error}") from None
+        raise ValueError(
+            f"release must have the settings 'schema', 'response' and 'terms' of a design: {error}"
+        ) from None
     shapes = {name: value.shape for name, value in release.values.items()}
     if shapes != {"sums": (size,)}:
         raise ValueError(f"release must hold {size} sums for its design, got {shapes}")

@@ -2,7 +2,7 @@
 
 An expression is read as text, by its own grammar and by nothing else, so that a release that came from elsewhere can
 name one safely. Every step is monotone on the bounds, so that the bounds of the result are its values at theirs. What
-depends on other records, such as a mean or the knots of a spline, has no place here: one record would move them for all.
+depends on other records, such as a mean or the knots of a spline, has no place here: one record would move it for all.
 """
 
 from __future__ import annotations

@@ -188,9 +188,7 @@ def infer(
     if any(getattr(each, "model", None) == design.MODEL for each in batch):
         designs = check_by_cell(batch, prior, covariates, method)
         own = method_options("fixed-design", options, OPTIONS)
-        found, why = infer_by_cell(
-            batch, designs, draws=draws, chains=chains, rng=rng, progress=progress, options=own
-        )
+        found, why = infer_by_cell(batch, designs, draws=draws, chains=chains, rng=rng, progress=progress, options=own)
         found = speak(found, why, chains=True)
         return found[0] if isinstance(release, Release) else found
     if method is None and prior is not None and any(len(getattr(each, "observations", ())) > 1 for each in batch):

@@ -22,7 +22,9 @@ def designed(schema: Any, y: Any, formula: Any, x_bounds: Any, y_bounds: Any) ->
         raise ValueError("x_bounds must be left out beside a schema, which has the bounds of its columns")
     if formula is not None:
         if y is not None or y_bounds is not None:
-            raise ValueError("y and y_bounds must be left out beside a formula: it names the response, the schema bounds it")
+            raise ValueError(
+                "y and y_bounds must be left out beside a formula: it names the response, the schema bounds it"
+            )
         response, terms = read_formula(formula, schema)
         return Design(_used(schema, response, terms), response, terms)
     response, whole = _response(schema, y, y_bounds)

@@ -30,7 +30,7 @@ from dpbook.schema import Schema
 __all__ = ["release"]
 
 
-def release(
+def release(  # noqa: PLR0913 - every keyword is a fact that a curator states
     X: Any,
     y: Any = None,
     *,
@@ -69,14 +69,15 @@ def release(
     y_bounds : (low, high)
         Public bounds of the response.
     schema : Schema, optional
-        In place of ``x_bounds``: the columns of the table X, of which a Category or a Flag enters by its labels (all but
-        the first, the reference), a Number or Integer by its value. Sums are then taken cell by cell of the labels, and
-        the noise fits their own, much smaller sensitivity. The response is one of its columns, named by ``y``, or comes
-        with ``y_bounds``. Missing values are dealt with as the schema says; with ``missing="category"`` a missing label
-        is a label, and a missing number has a coefficient of its own, ``"age[missing]"``.
+        In place of ``x_bounds``: the columns of the table X, of which a Category or a Flag enters by its labels (all
+        but the first, the reference), a Number or Integer by its value. Sums are then taken cell by cell of the labels,
+        and the noise fits their own, much smaller sensitivity. The response is one of its columns, named by ``y``, or
+        comes with ``y_bounds``. Missing values are dealt with as the schema says; with ``missing="category"`` a missing
+        label is a label, and a missing number has a coefficient of its own, ``"age[missing]"``. Explained in
+        :doc:`/book/regression/categories`.
     formula : str, optional
         Beside a schema, in place of ``y``: ``"wage ~ age + C(region) + age:C(region)"``, with transforms of one column
-        by public constants, such as ``np.log(wage)`` (extra ``formula``). What would depend on other records is refused.
+        by public constants, such as ``np.log(wage)`` (extra ``formula``). What depends on other records is refused.
     epsilon : float
         The privacy loss.
     intercept : bool, default True
