@@ -28,6 +28,7 @@ WHY = "nothing is assumed of labels and numbers but that their bounds hold"
 _ROOM = 2_000_000  # numbers of a batch of covariances
 _DIMENSIONS, _THINNEST = 25, 4  # of a position, for each of which one more draw is passed over, and at most so many
 _SHARE, _SHIFT, _SKEWNESS = 0.02, 1.0, 0.5  # as in dpbook.regression.suspicions
+_AT_BOUNDS = 0.85  # of y², as in dpbook.regression.choice
 _MANY, _FEW, _LONG = 20, 4, 10  # chains, and from how many releases on they are few
 
 
@@ -130,7 +131,8 @@ def _doubts(at: CellPlaces, sums: NoisySums) -> list[list[Doubt]]:
     found: list[list[Doubt]] = []
     for i, n in enumerate(sums.n):
         own: list[Doubt] = []
-        if variance[i] > 3 * open_[i] and share[i] > _SHARE and shift[i] > _SHIFT:
+        two_values = sums.noisy[i, at.y_squared] > _AT_BOUNDS * n  # answers of two kinds, which are the bounds
+        if variance[i] > 3 * open_[i] and share[i] > _SHARE and shift[i] > _SHIFT and not two_values:
             cause = (
                 f"if responses are normal, {100 * share[i]:.0f} % or more of them were clipped, which is ignored here"
             )

@@ -7,15 +7,10 @@ knots) it takes from all records together. Labels and bounds come from the schem
 from __future__ import annotations
 
 import ast
+import importlib
 from typing import Any
 
 from dpbook.schema import Category, Flag, Schema
-
-try:
-    import formulaic
-    from formulaic.errors import FormulaicError
-except ImportError:
-    formulaic, FormulaicError = None, ValueError
 
 __all__: list[str] = []
 
@@ -24,13 +19,22 @@ def read_formula(formula: str, schema: Schema) -> tuple[str, tuple[tuple[str, ..
     """Return the response and the terms that a formula names; raise, saying why, on what they cannot be."""
     if not isinstance(formula, str):
         raise TypeError(f"formula must be text such as 'wage ~ age + C(region)', got {type(formula).__name__}")
-    if formulaic is None:
-        raise ImportError('formula needs formulaic: pip install "dpbook[formula]"')
     try:
-        parsed: Any = formulaic.Formula(formula)
+        formulaic: Any = importlib.import_module("formulaic")
+    except ImportError:
+        raise ImportError('formula needs formulaic: pip install "dpbook[formula]"') from None
+    try:
+        parsed = formulaic.Formula(formula)
         left, right = [list(side) for side in (parsed.lhs, parsed.rhs)]
         sides = [[[factor.expr for factor in term.factors] for term in side] for side in (left, right)]
-    except (FormulaicError, AttributeError, TypeError, ValueError, SyntaxError, RecursionError) as error:
+    except (
+        formulaic.errors.FormulaicError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        SyntaxError,
+        RecursionError,
+    ) as error:
         raise ValueError(f"formula must read 'response ~ terms', got {formula!r} ({error})") from None
     if len(sides[0]) != 1 or len(sides[0][0]) != 1:
         raise ValueError(f"formula must have one response left of ~, got {formula!r}")

@@ -19,7 +19,7 @@ from dpbook._arrays import Array
 from dpbook._validation import column_labels, flag, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.records import as_chunks, exact_sum, side_by_side
-from dpbook.regression.by_cell import release_by_cell
+from dpbook.regression.cell_releases import release_by_cell
 from dpbook.regression.coordinates import MODEL, Coordinates, column_bounds, column_names, covariate_bounds
 from dpbook.regression.layout import Layout
 from dpbook.regression.planning import designed

@@ -208,6 +208,7 @@ def test_a_separate_response_is_paired_by_position():
         regression.release(X, y.to_numpy()[:-1], rng=np.random.default_rng(3), **settings)
 
 
+@pytest.mark.filterwarnings("ignore::dpbook.doubts.Doubt")
 def test_missing_labels_and_numbers_have_coefficients_of_their_own():
     table = people(3000)
     gone = np.random.default_rng(2).random(3000)
@@ -259,7 +260,7 @@ def test_the_release_says_what_it_is_of():
         ("wage ~ C(age)", "Declare it as a Category"),
         ("wage ~ C(region, contr.treatment('south'))", "put the reference first"),
         ("wage ~ np.log(hours)", "not defined at the lower bound"),
-        ("wage ~ 1 / hours", "hold zero|needs"),
+        ("wage ~ {1 / hours}", "hold zero"),
         ("wage ~ {(age - 40) ** 2}", "not monotone"),
         ("wage ~ {age * hours}", "uses columns twice"),
         ("wage ~ age:region", "needs"),
@@ -332,35 +333,30 @@ def test_the_gradient_is_that_of_the_density(formula, schema):
 
 @pytest.mark.parametrize("formula", ["wage ~ region + age", "wage ~ region * age", "wage ~ age * hours"])
 def test_the_law_has_the_moments_of_records_with_fixed_covariates(formula):
-    """Given covariates, the sums with normal responses have the mean and covariance that the law says: 4,000 draws.
+    """Sums of 4,000 simulated tables have the mean (five standard errors) and covariance (12 %) that the law says.
 
-    A position is made from a table's own moments by the sums of that table, without noise.
+    The covariates are fixed: as many records as carriers, along the axes of the law's own second moments.
     """
-    table, rng = people(60, seed=3), np.random.default_rng(5)
-    one = design(formula)
+    one, rng = design(formula), np.random.default_rng(5)
     law = CellLaw(one)
-    rows = one.coded(table)
-    carried = one.carried(rows)
-    theta, sigma = rng.normal(0, 0.1, len(one.labels)), 0.05
-    line = carried @ one.from_carriers.T @ theta
-    y = line + sigma * rng.normal(size=(4000, 60))
-    u = np.concatenate([np.broadcast_to(carried, (4000, *carried.shape)), y[..., None]], axis=2)
-    sums = np.einsum("tni,tni->ti", u[..., one.pairs[:, 0]], u[..., one.pairs[:, 1]])
-    second = carried.T @ carried / 60
-    weights = theta @ one.from_carriers
-    at, size = law.places, float(weights @ second @ weights)
-    with_y = at.carried
-    expected = 60 * np.append(second[with_y] @ weights, size + sigma**2)
+    position = 0.4 * rng.normal(size=(law.dim, 1))
+    mean, cov, _ = law.moments(position)
+    theta, sigma2 = law.parameters(position)
+    at, n = law.places, one.carriers
+    second = np.zeros((n, n))
+    second[at.rows[at.of_x], at.columns[at.of_x]] = second[at.columns[at.of_x], at.rows[at.of_x]] = mean[0, at.of_x]
+    if one.cells == 1:
+        second[0, 0] = 1.0
+    size, axes = np.linalg.eigh(second)
+    carried = (axes * np.sqrt(n * np.maximum(size, 0))).T
+    y = carried @ one.from_carriers.T @ theta[0] + np.sqrt(sigma2) * rng.normal(size=(4000, n))
+    sums = np.concatenate([y @ carried[:, at.carried], (y**2).sum(axis=1)[:, None]], axis=1)
     where = np.append(at.with_y, at.y_squared)
-    error = sums[:, where].std(axis=0) / np.sqrt(4000)
-    assert (np.abs(sums[:, where].mean(axis=0) - expected) < 5 * error + 1e-12).all()
-    cov = np.zeros((len(where), len(where)))
-    cov[:-1, :-1] = sigma**2 * second[np.ix_(with_y, with_y)]
-    cov[:-1, -1] = cov[-1, :-1] = 2 * sigma**2 * second[with_y] @ weights
-    cov[-1, -1] = sigma**2 * (4 * size + 2 * sigma**2)
-    found = np.cov(sums[:, where].T) / 60
-    scale = np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
-    assert (np.abs(found - cov) <= 0.12 * scale + 1e-12).all()
+    error = sums.std(axis=0) / np.sqrt(4000)
+    assert (np.abs(sums.mean(axis=0) - n * mean[0, where]) < 5 * error + 1e-12).all()
+    claimed = n * cov[0][np.ix_(where, where)]
+    scale = np.sqrt(np.outer(np.diag(claimed), np.diag(claimed)))
+    assert (np.abs(np.cov(sums.T) - claimed) <= 0.12 * scale + 1e-12).all()
 
 
 def test_much_epsilon_gives_the_posterior_of_least_squares():
@@ -387,7 +383,7 @@ def test_which_label_is_the_reference_does_not_matter():
         noisy = regression.release(table, "wage", schema=schema, epsilon=1e5, rng=np.random.default_rng(1))
         posterior = regression.infer(noisy, rng=np.random.default_rng(2))
         means.append(posterior.predict({"region": ["north", "south", "east", "west"]}))
-    assert means[0] == pytest.approx(means[1], abs=0.02)
+    assert means[0] == pytest.approx(means[1], abs=0.03)
 
 
 def test_group_means_agree_with_a_grid():
@@ -408,6 +404,45 @@ def test_group_means_agree_with_a_grid():
     exact = [grid[order][np.searchsorted(cumulative, q)] for q in (0.05, 0.25, 0.5, 0.75, 0.95)]
     spread = exact[-1] - exact[0]
     assert np.quantile(draws, [0.05, 0.25, 0.5, 0.75, 0.95]) == pytest.approx(exact, abs=0.05 * spread)
+
+
+@pytest.mark.filterwarnings("ignore::dpbook.doubts.Doubt")
+def test_ranks_of_the_truth_are_uniform():
+    """Simulation-based calibration, two labels, 120 positions from the prior, sums from the law, Laplace noise.
+
+    Ranks of effect and error among the draws: Kolmogorov–Smirnov, and the variance of the ranks, each at 0.1 %.
+    """
+    rng, trials = np.random.default_rng(12), 120
+    schema = Schema({"g": Category(["a", "b"]), "y": Number(-1, 1)})
+    one = designed(schema, "y", None, None, None)
+    law, n, scale = CellLaw(one), 400, 8.0
+    at, position = law.places, np.zeros((law.dim, trials))
+    position[at.height] = rng.normal(size=trials)
+    position[at.slopes] = rng.standard_cauchy(trials)
+    position[at.log_error] = np.log(0.1) + 2 * rng.normal(size=trials)
+    share = rng.beta(0.5, 0.5, size=trials)
+    position[at.logits] = np.log(share) - np.log1p(-share)
+    mean, cov, _ = law.moments(position)
+    size, axes = np.linalg.eigh(n * cov)
+    spread = (axes @ (np.sqrt(np.maximum(size, 0)) * rng.normal(size=size.shape))[..., None])[..., 0]
+    sums = n * mean + spread + rng.laplace(scale=scale, size=mean.shape)
+    made = [
+        Release(
+            values={"sums": each}, model="linear regression on a schema", mechanism="laplace", scale={"sums": scale},
+            sensitivity={"sums": 4.25}, epsilon=1.0, n=n, float_safe=False, bounds=one.bounds, settings=one.settings,
+        )
+        for each in sums
+    ]  # fmt: skip
+    found = regression.infer(made, draws=400, chains=4, rng=rng)
+    theta, sigma2 = law.parameters(position)
+    for truth, draws in [
+        (theta[:, 1], [np.asarray(each.draws["theta"])[..., 1].ravel() for each in found]),
+        (sigma2, [np.asarray(each.draws["sigma2"]).ravel() for each in found]),
+    ]:
+        ranks = np.array([(own < true).mean() for true, own in zip(truth, draws, strict=True)])
+        assert stats.kstest(ranks, "uniform").pvalue > 1e-3
+        # The variance of uniform ranks is 1/12, with standard error sqrt(1/180/trials).
+        assert abs(ranks.var() - 1 / 12) < 3.3 * np.sqrt(1 / 180 / trials)
 
 
 def _effect_by_quadrature(noisy: Release) -> tuple[np.ndarray, np.ndarray]:
@@ -488,6 +523,7 @@ def test_what_does_not_go_with_a_schema_is_refused_by_infer():
 # Preview and estimator
 
 
+@pytest.mark.filterwarnings("ignore::dpbook.doubts.Doubt")
 def test_a_preview_says_how_wide_intervals_will_be():
     """Realised widths of eight releases of its own design lie within a fifth of what was expected, in the median."""
     schema = Schema({"g": Category(["a", "b", "c"]), "x": Number(-1, 1), "y": Number(-1, 1)})
@@ -520,6 +556,7 @@ def test_solve_epsilon_inverts_the_preview():
         regression.preview(epsilon=1.0, d=2, **settings)
 
 
+@pytest.mark.filterwarnings("ignore::dpbook.doubts.Doubt")
 def test_the_estimator_takes_a_table_with_labels():
     table = people(2000)
     narrow = Schema({name: SCHEMA.columns[name] for name in ("region", "age")})
@@ -537,6 +574,7 @@ def test_the_estimator_takes_a_table_with_labels():
     assert budget.spent == (0, 0)
 
 
+@pytest.mark.filterwarnings("ignore::dpbook.doubts.FewDraws")  # of clipping, nothing is said
 def test_integers_and_flags_are_numbers_and_labels():
     schema = Schema({"visits": Integer(0, 20), "smoker": Flag(), "ill": Flag()})
     rng = np.random.default_rng(1)
@@ -546,5 +584,6 @@ def test_integers_and_flags_are_numbers_and_labels():
     ]
     noisy = regression.release(rows, "ill", schema=schema, epsilon=50.0, rng=rng)
     posterior = regression.infer(noisy, draws=200, chains=4, rng=rng)
+    assert not any(isinstance(doubt, ManyClipped) for doubt in posterior.doubts)
     assert posterior.labels["theta"] == ("(intercept)", "visits", "smoker[True]")
     assert 0.15 < posterior.centre[2] < 0.45
