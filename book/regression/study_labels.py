@@ -68,7 +68,7 @@ def labels(n: int, epsilon: float, reading: str, *, trials: int, seed: int) -> p
     made = [released(reading, part, epsilon, noise) for part in parts]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Doubt)
-        found = regression.infer(made, draws=800, rng=noise)
+        found = regression.infer(made, method="fixed-design", draws=400, warm_up=300, rng=noise)
     ends = np.stack([each.interval(0.95, "theta") for each in found])
     low, high = ends[..., 0], ends[..., 1]
     return pd.DataFrame(
@@ -84,4 +84,4 @@ def labels(n: int, epsilon: float, reading: str, *, trials: int, seed: int) -> p
     )
 
 
-STUDIES = {"labels": Study(labels, [(3000, 1.0, "by cell"), (3000, 1.0, "box")], 80, SEED)}
+STUDIES = {"labels": Study(labels, [(3000, 1.0, "by cell"), (3000, 1.0, "box")], 60, SEED)}
