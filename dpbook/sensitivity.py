@@ -740,9 +740,8 @@ def _largest_change(apart: NDArray[np.int64], common: NDArray[np.int64], norm: i
         sign = np.prod(np.array(signs) ** common, axis=1)
         parts = [np.ones(len(apart)), -sign if norm == 1 else np.ones(len(common))] + ([-2.0 * sign] * (norm == 2))
         exponents, where = np.unique(np.concatenate(powers), axis=0, return_inverse=True)
-        weights = np.bincount(where.ravel(), np.concatenate(parts).astype(np.float64), len(exponents)).astype(
-            np.float64
-        )
+        weights = np.zeros(len(exponents))
+        np.add.at(weights, where.ravel(), np.concatenate(parts))
         if weights.tobytes() not in done:  # other signs, the same polynomial
             done.add(weights.tobytes())
             top, found = _largest_polynomial(weights, exponents, constant, found)

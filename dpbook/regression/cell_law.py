@@ -136,8 +136,8 @@ class CellLaw:
             of_y2 = by_mean[:, at.y_squared]
             by_second = np.zeros_like(second)
             half = by_mean[:, at.of_x] / 2
-            np.add.at(by_second, (slice(None), at.rows[at.of_x], at.columns[at.of_x]), half)
-            np.add.at(by_second, (slice(None), at.columns[at.of_x], at.rows[at.of_x]), half)
+            by_second[:, at.rows[at.of_x], at.columns[at.of_x]] += half
+            by_second[:, at.columns[at.of_x], at.rows[at.of_x]] += half
             by_second[:, at.carried[:, None], at.carried] += s[:, None, None] * ww
             by_cross = np.zeros_like(cross)
             by_cross[:, at.carried] = by_mean[:, at.with_y] + 4 * s[:, None] * wy

@@ -28,7 +28,7 @@ def release_by_cell(
     X: Any,
     y: Any,
     design: Design,
-    schema: Schema,
+    schema: Schema | None,
     *,
     epsilon: float,
     delta: float,
@@ -64,13 +64,14 @@ def _within(y: Any) -> bool:
     return y is None or isinstance(y, str)
 
 
-def _coded(X: Any, y: Any, design: Design, schema: Schema) -> Any:
+def _coded(X: Any, y: Any, design: Design, schema: Schema | None) -> Any:
     """Return the records as coded rows, the response last, in a form that exact sums take."""
     within = _within(y)
     # What has no names has all columns in order, used or not; of a table, only those that the design uses are read.
     nameless = isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.dtype.names is None)
-    whole = not within or (nameless and set(design.schema.names) <= set(schema.names))
-    frames = (schema if whole else design.schema).apply(X)
+    given = design.schema if schema is None else schema
+    whole = not within or (nameless and set(design.schema.names) <= set(given.names))
+    frames = (given if whole else design.schema).apply(X)
     if is_dask(frames):
         meta = pd.DataFrame(_rows(frames._meta, design, within))
         rows = frames.map_partitions(_frame, design, within, meta=meta)

@@ -69,7 +69,7 @@ class Factor(NamedTuple):
         """Return the number of every record's label."""
         column = frame[self.column]
         if isinstance(column.dtype, pd.CategoricalDtype):
-            return column.cat.codes.to_numpy(np.float64)
+            return np.asarray(column.cat.codes, dtype=np.float64)
         values = column.to_numpy(np.float64)
         gone = np.isnan(values)
         return gone.astype(np.float64) if self.absent else np.where(gone, 2.0, values)
@@ -112,6 +112,9 @@ class Design:
                 f"labels must combine to at most {MOST_CELLS} cells, got {self.cells}: leave a category out, or join "
                 "labels in the schema"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Design, (self.schema, self.response, self.terms)
 
     # -----------------------------------------------------------------------------------------------------------------
     # What the terms are made of

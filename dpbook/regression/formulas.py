@@ -27,14 +27,7 @@ def read_formula(formula: str, schema: Schema) -> tuple[str, tuple[tuple[str, ..
         parsed = formulaic.Formula(formula)
         left, right = [list(side) for side in (parsed.lhs, parsed.rhs)]
         sides = [[[factor.expr for factor in term.factors] for term in side] for side in (left, right)]
-    except (
-        formulaic.errors.FormulaicError,
-        AttributeError,
-        TypeError,
-        ValueError,
-        SyntaxError,
-        RecursionError,
-    ) as error:
+    except (formulaic.errors.FormulaicError, AttributeError, LookupError, TypeError, ValueError, SyntaxError) as error:
         raise ValueError(f"formula must read 'response ~ terms', got {formula!r} ({error})") from None
     if len(sides[0]) != 1 or len(sides[0][0]) != 1:
         raise ValueError(f"formula must have one response left of ~, got {formula!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -509,6 +510,7 @@ def test_a_batch_gives_each_release_its_own_posterior():
     made = [regression.release(table, rng=np.random.default_rng(i), **settings) for i in range(3)]
     found = regression.infer(made, draws=400, chains=4, rng=np.random.default_rng(1))
     alone = regression.infer(made[1], draws=400, chains=4, rng=np.random.default_rng(2))
+    assert pickle.loads(pickle.dumps(alone)).predict({"region": ["east"]}) == alone.predict({"region": ["east"]})
     assert found[1].centre == pytest.approx(alone.centre, abs=0.4 * np.asarray(alone.sd("theta")).max())
 
 
