@@ -84,4 +84,4 @@ def labels(n: int, epsilon: float, reading: str, *, trials: int, seed: int) -> p
     )
 
 
-STUDIES = {"labels": Study(labels, [(3000, 1.0, "by cell"), (3000, 1.0, "box")], 120, SEED)}
+STUDIES = {"labels": Study(labels, [(3000, 1.0, "by cell"), (3000, 1.0, "box")], 60, SEED)}
