@@ -23,7 +23,7 @@ YEARS = (12, 13, 16, 17)  # of education from which on one has left school, been
 SCHEMA = Schema(
     {
         "degree": Category(DEGREES),
-        "gender": Category(["m", "f"]),
+        "gender": Category(("m", "f")),
         "age": Number(16, 65),
         "earnings": Number(1, 100),
     }
