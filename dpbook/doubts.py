@@ -34,6 +34,7 @@ __all__ = [
     "Misfit",
     "PoorApproximation",
     "PriorConflict",
+    "PriorDecides",
     "examine",
     "prior_conflict",
     "say",
@@ -126,8 +127,21 @@ class PriorConflict(Doubt):
     """
 
 
+class PriorDecides(Doubt):
+    """The noise is so large beside what was counted that the answer is largely the prior's.
+
+    Explained in :doc:`/book/reference/doubts`.
+
+    Examples
+    --------
+    >>> from dpbook.doubts import PriorDecides
+    >>> print(PriorDecides("noise of sd 9 on counts of 6", "release fewer cells"))
+    noise of sd 9 on counts of 6; release fewer cells
+    """
+
+
 class ManyClipped(Doubt):
-    """So many records were moved to the bounds that they matter, and the method does not know of it.
+    """So many records were moved to the bounds that they matter, and nothing that was released says where they lay.
 
     Explained in :doc:`/book/reference/doubts`.
 
@@ -391,11 +405,15 @@ def tail_probability(observed: ArrayLike, simulated: ArrayLike) -> float:
     others = finite_array("simulated", simulated, ndim=2)
     if others.shape[1:] != value.shape:
         raise ValueError(f"simulated must have shape (m, {len(value)}), got {others.shape}")
-    pooled = np.concatenate([value[None], others])
-    below = stats.rankdata(pooled, method="max", axis=0)
-    above = len(pooled) + 1 - stats.rankdata(pooled, method="min", axis=0)
-    smallest = np.minimum(below, above).min(axis=1)
+    smallest = smallest_ranks(np.concatenate([value[None], others]))
     return float(np.mean(smallest <= smallest[0]))
+
+
+def smallest_ranks(releases: Array) -> Array:
+    """Return how far out each of several releases (m, k) is: the least of its statistics' ranks from either end."""
+    below = stats.rankdata(releases, method="max", axis=0)
+    above = len(releases) + 1 - stats.rankdata(releases, method="min", axis=0)
+    return np.asarray(np.minimum(below, above).min(axis=1), dtype=float)
 
 
 def prior_conflict(

@@ -113,7 +113,7 @@ class Posterior:
         shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
         method = [f"method={self.method!r}"] if self.method else []
         doubts = [f"doubts: {', '.join(type(doubt).__name__ for doubt in self.doubts)}"] if self.doubts else []
-        return f"Posterior({', '.join([self._size(), *shapes, *method, *doubts])})"
+        return f"{type(self).__name__}({', '.join([self._size(), *shapes, *method, *doubts])})"
 
     def _said(self) -> tuple[str, ...]:
         """Return what a table prints below itself: notes, then doubts."""
@@ -134,7 +134,7 @@ class Posterior:
         rows = [[label, *row] for label, row in zip(labels, summary.to_numpy().tolist(), strict=False)]
         method = f", method {self.method}" if self.method else ""
         columns = ["parameter", *summary.columns]
-        table = _html.table(f"Posterior: {self._size()}{method}", columns, rows, total=len(labels))
+        table = _html.table(f"{type(self).__name__}: {self._size()}{method}", columns, rows, total=len(labels))
         return table + "".join(f"<p>{html.escape(text)}</p>" for text in self._said())
 
     @overload

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from dpbook._validation import at_least, finite_array, flag, integer, interval, positive
+from dpbook._validation import at_least, finite_array, flag, fraction, integer, interval, positive
 
 __all__ = [
     "answers_and_halves",
@@ -47,6 +47,7 @@ ROUNDING = 1e-11  # of the squared L2 sensitivity: far above what float64 can lo
 SEARCHED = 12  # records with more coordinates get the closed bounds only
 WORK = 1e8  # multiplications the search may spend before it returns the bound that it has
 BATCH = 500_000  # nodes times monomials in one NumPy call
+_CHECK = (0.01, 0.5)  # of the privacy loss, for a histogram that only checks a model
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -234,9 +235,9 @@ def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> floa
     """Exact sensitivity of sums and of a weighted histogram of the same records, released together.
 
     Replace-one neighbours, n public. A replaced record moves the sums by at most ``sensitivity`` and leaves one cell
-    for another, whose two counts move by ``cells`` each. It is attained where two records that move the sums the most
-    can lie in different cells; else it is an upper bound. Explained in
-    :doc:`/book/exponential-families/is-the-family-right`.
+    for another, whose two counts move by ``cells`` each. A record that is divided among several cells, in parts that
+    add up to one, moves them by no more. It is attained where two records that move the sums the most can lie in
+    different cells; else it is an upper bound. Explained in :doc:`/book/exponential-families/is-the-family-right`.
 
     Parameters
     ----------
@@ -259,6 +260,26 @@ def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> floa
     """
     own, weight = Fraction(at_least("sensitivity", sensitivity, 0)), Fraction(positive("cells", cells))
     return _up(own + 2 * weight) if _norm(norm) == 1 else _root_up(own**2 + 2 * weight**2)
+
+
+def check_share(check: Any) -> float:
+    """Return the share of the privacy loss that a histogram beside sums takes, checked; 0 where there is none."""
+    if check is None or (not isinstance(check, bool) and check == 0):
+        return 0.0
+    share = fraction("check", check)
+    if not _CHECK[0] <= share <= _CHECK[1]:
+        raise ValueError(f"check must be 0 or lie between {_CHECK[0]} and {_CHECK[1]}, got {check}")
+    return share
+
+
+def cell_weight(check: Any, sensitivity: float, mechanism: str) -> float:
+    """Return the weight of a histogram that takes a share ``check`` of the loss beside sums of this sensitivity; or 0.
+
+    That is the share 2w / (Δ + 2w) of the L1 sensitivity, or 2w² / (Δ² + 2w²) of the squared L2 sensitivity.
+    """
+    share = check_share(check)
+    half_odds = share / (1 - share) / 2
+    return sensitivity * (half_odds if mechanism == "laplace" else math.sqrt(half_odds))
 
 
 def answers_and_halves(questions: int = 1, *, halves: float) -> float:

@@ -227,6 +227,8 @@ def _drafted(name: str, answer: Mapping[str, Any]) -> Iterator[str]:
     if kind in (None, "number", "integer"):
         yield f"{mark}low = {_toml(answer.get('low', 0))}"
         yield f"{mark}high = {_toml(answer.get('high', 100))}"
+    if kind is None:
+        yield '# labels = ["no", "yes"]  # of a category, in the place of low and high'
     if kind == "category":
         yield f"labels = {_toml(list(answer.get('labels', [])))}"
     yield "# missing = …  # what takes the place of a missing value; without it there must be none"

@@ -205,6 +205,10 @@ def infer(
     rng = analyst_generator(rng)
     given = {} if progress is False else {"progress": progress}
     method_options("gibbs" if method is None else method, given, _OPTIONS)
+    if isinstance(prior, Release):
+        raise TypeError(
+            f"release must come first, and the prior after it; got infer({type(release).__name__}, Release)"
+        )
     if not isinstance(release, (Release, Sequence)):
         raise TypeError(f"release must be a Release or a sequence of them, got {type(release).__name__}")
     batch = [release] if isinstance(release, Release) else list(release)

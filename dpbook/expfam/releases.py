@@ -142,6 +142,8 @@ def release(
     >>> noisy["sum"].round(2), noisy.scale["sum"]
     (array([2.32]), 1.0)
     """
+    if isinstance(data, Family):
+        raise TypeError("data must come first, and the family after them: release(data, family, …)")
     require_family(family)
     one_of("outside", outside, OUTSIDE)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)

@@ -86,7 +86,7 @@ def release_mean(
     array([26., 29.])
     """
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
-    low, high = interval("bounds", bounds)
+    low, high = _pair(bounds)
     require_moderate("bounds", (low, high))
     cells = bins_between((low, high), bins)
     weights = weights_for(shape, mechanism)
@@ -197,6 +197,16 @@ def release_histogram(
         float_safe=rng is None,
     )
     return paid.entered(made)
+
+
+def _pair(bounds: Any) -> tuple[float, float]:
+    """Return the bounds; where they are no pair, records may have been passed in their place, and are not shown."""
+    if np.size(bounds) != 2:
+        raise TypeError(
+            "bounds must be a pair (low, high), after the data: release_mean(data, bounds, …); "
+            f"got {type(bounds).__name__} of size {np.size(bounds)}"
+        )
+    return interval("bounds", bounds)
 
 
 def _mean_statistics(rows: Array, *, cells: Bins, weights: tuple[float, float]) -> Array:

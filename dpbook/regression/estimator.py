@@ -24,6 +24,7 @@ from dpbook.regression.releases import release
 from dpbook.regression.task import SCALE_FREE
 from dpbook.regression.weak_priors import weak_prior
 from dpbook.schema import Schema
+from dpbook.sensitivity import check_share
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -76,6 +77,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         The noise.
     delta : float, default 0.0
         0 for Laplace noise, greater than 0 for Gaussian noise.
+    check : float, default 0.0
+        The share of the privacy loss, such as 0.1, that counts of clipped records take, as in
+        :func:`~dpbook.regression.release`.
     method : str, optional
         As in :func:`~dpbook.regression.infer`, which chooses one by default.
     draws : int, default 4000
@@ -134,6 +138,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         intercept: bool = True,
         mechanism: str = "laplace",
         delta: float = 0.0,
+        check: float = 0.0,
         method: str | None = None,
         draws: int = 4000,
         chains: int | None = None,
@@ -149,6 +154,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         self.intercept = intercept
         self.mechanism = mechanism
         self.delta = delta
+        self.check = check
         self.method = method
         self.draws = draws
         self.chains = chains
@@ -187,6 +193,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         needs_one = self.prior is None and self.method not in (None, *SCALE_FREE)
         prior = weak_prior(inside) if needs_one else self.prior
         privacy_loss(self.epsilon, self.delta, self.mechanism)
+        check_share(self.check)
         rng = _generator(self.random_state)
         options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
         analysis: dict[str, Any] = {"method": self.method, "draws": self.draws, "chains": self.chains}
@@ -201,6 +208,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
             moments=self.method == "gibbs-noisy",
             mechanism=self.mechanism,
             delta=self.delta,
+            check=self.check,
             rng=rng,
             budget=budget,
         )
@@ -219,6 +227,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         rng = _generator(self.random_state)
         noise: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
         settings: dict[str, Any] = {"schema": self.schema, "y_bounds": self.y_bounds, "intercept": self.intercept}
+        settings["check"] = self.check
         self.release_ = release(X, y, **settings, **noise, rng=rng, budget=budget)
         self.posterior_ = infer(self.release_, draws=self.draws, chains=self.chains, rng=rng, **options)
         self.feature_names_in_ = np.array([name for (name,) in design.terms], dtype=object)

@@ -27,6 +27,7 @@ from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression import clipped_records, collapsed, design, exact, fixed_design, gibbs, individual, latent, naive
 from dpbook.regression.cell_inference import check_by_cell, infer_by_cell
 from dpbook.regression.choice import Choice, choose
+from dpbook.regression.clipping import counted_in
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
 from dpbook.regression.layout import Layout
 from dpbook.regression.posterior import RegressionPosterior
@@ -127,6 +128,8 @@ def infer(
         Under a prior of your own "collapsed" by default. Without one it is chosen, and the posterior's ``notes`` say
         why: "records" where n is below 20, else "fixed-design"; where clipping may have moved the sums, half of the
         draws are from "fixed-design" and half from "moments", since sums do not tell clipped records from skewed ones.
+        A release with a check tells, by its counts: then it is "moments" where as many were clipped as normal records
+        would have been.
         "fixed-design" assumes nothing of the covariates; "moments" knows that records were clipped, and takes
         covariates as normal; "records" draws everyone's record, clipped, and is exact at any n. "collapsed" integrates
         the latent sums out and samples the parameters (by the exact law of the sums where bounds are so wide that
@@ -167,17 +170,20 @@ def infer(
     >>> years = rng.uniform(0, 20, size=5000)
     >>> wage = 5 + years + rng.normal(size=5000)
     >>> table = pd.DataFrame({"years": years, "wage": wage})
-    >>> noisy = regression.release(table, "wage", x_bounds=(0, 20), y_bounds=(0, 30), epsilon=5.0, rng=rng)
+    >>> box = {"x_bounds": (0, 20), "y_bounds": (0, 30)}
+    >>> noisy = regression.release(table, "wage", **box, epsilon=5.0, check=0.1, rng=rng)
+    >>> posterior = regression.infer(noisy, draws=400, chains=4, rng=rng)
+    >>> posterior.summary()["median"].round(1).to_dict()  # tails may be heavy, so there is no mean
+    {'(intercept)': 5.0, 'years': 1.0, 'sigma2': 1.0}
     >>> prior = regression.NormalInverseGamma(mean=[15, 0], precision=0.1, shape=2, rate=2)
-    >>> posterior = regression.infer(noisy, prior, method="naive", rng=rng)
-    >>> posterior.summary()["mean"].round(1).to_dict()
+    >>> regression.infer(noisy, prior, method="naive", rng=rng).summary()["mean"].round(1).to_dict()
     {'(intercept)': 5.0, 'years': 1.0, 'sigma2': 1.0}
 
     Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)
-    options = method_options("collapsed" if method is None else method, options, OPTIONS)
+    options = _own_options(method, prior, options)
     flag("progress", progress)
     rng = analyst_generator(rng)
     if not isinstance(release, (Release, Sequence)):
@@ -200,9 +206,18 @@ def infer(
         choices = [Choice((method or "collapsed",), "")] * len(batch)
     settings: dict[str, Any] = {"draws": draws, "chains": chains, "rng": rng, "progress": progress}
     posteriors = _posteriors(task, batch, choices, settings, options)
-    doubts = doubts_of(task, [choice.methods for choice in choices], np.random.default_rng(_LOOK))
+    names = [coordinates_of(each).names for each in batch]
+    doubts = doubts_of(task, [choice.methods for choice in choices], posteriors, names, np.random.default_rng(_LOOK))
     posteriors = speak(posteriors, doubts, chains=method != "naive")
     return posteriors[0] if isinstance(release, Release) else posteriors
+
+
+def _own_options(method: str | None, prior: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options given to a method, checked; what infer chooses by itself takes those of most methods."""
+    if method is not None:
+        return method_options(method, given, OPTIONS)
+    default = "chosen by infer" if prior is None else "collapsed"
+    return method_options(default, given, OPTIONS | {"chosen by infer": _HAMILTONIAN}, name="the method")
 
 
 def _any_of(prior: NormalInverseGamma | None) -> str:
@@ -219,6 +234,7 @@ def _posteriors(
 ) -> list[RegressionPosterior]:
     """Return the posteriors of a batch, the releases of one method in one run."""
     found: dict[int, RegressionPosterior] = {}
+    counted = counted_in(task, [coordinates_of(each).names for each in batch])
     for methods in dict.fromkeys(choice.methods for choice in choices):
         among = [i for i, choice in enumerate(choices) if choice.methods == methods]
         part = task if len(among) == len(batch) else task.part(np.isin(np.arange(len(batch)), among))
@@ -231,7 +247,7 @@ def _posteriors(
                 intercept=inside.intercept,
                 labels={"theta": inside.labels},
                 heavy_tailed=task.prior is None,
-                notes=[f"{name}: {choices[i].why}"] if choices[i].why else [],
+                notes=[*([f"{name}: {choices[i].why}"] if choices[i].why else []), counted[i]],
             )
     return [found[i] for i in range(len(batch))]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpbook._validation import column_labels
+from dpbook._validation import column_labels, flag
 from dpbook.regression.coordinates import INTERCEPT, RESPONSE, WHERE_FROM
 from dpbook.regression.design import Design, restricted
 from dpbook.regression.expressions import expression
 from dpbook.regression.formulas import read_formula
 from dpbook.schema import Number, Schema
+from dpbook.sensitivity import check_share
 
 __all__: list[str] = []
 
@@ -30,6 +31,14 @@ def designed(schema: Any, y: Any, formula: Any, x_bounds: Any, y_bounds: Any) ->
     response, whole = _response(schema, y, y_bounds)
     terms = tuple((name,) for name in whole.columns if name != response)
     return Design(whole, response, terms)
+
+
+def by_cell_only(intercept: Any, moments: Any, check: Any) -> None:
+    """Raise on what a release by cell does not have."""
+    if not flag("intercept", intercept) or flag("moments", moments):
+        raise ValueError("intercept must be True and moments False beside a schema: sums are by cell")
+    if check_share(check):
+        raise ValueError("check must be 0 beside a schema: there is no count of clipped records by cell")
 
 
 def _response(schema: Schema, y: Any, y_bounds: Any) -> tuple[str, Schema]:

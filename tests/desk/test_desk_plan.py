@@ -123,5 +123,6 @@ def test_a_draft_with_answers_is_a_plan_and_one_without_is_a_form():
     assert (plan.unit, plan.epsilon, plan.requests) == ("one visit", 2.0, ())
     blank = draft(["age"], {}, {}, "table.csv")
     assert "# [columns.age]" in blank
+    assert "# labels = " in blank
     with pytest.raises(ValueError, match="columns"):
         Plan.from_toml(blank)

@@ -615,6 +615,7 @@ def regression_cases(draw: Any) -> Case:
         "mechanism": mechanism,
         "intercept": draw(st.booleans()),
         "moments": d < 3 and draw(st.booleans()),
+        "check": draw(st.sampled_from([0.0, 0.01, 0.1, 0.5])),
     }
     names = [f"x{j}" for j in range(d)] + ["y"]
 
@@ -717,6 +718,7 @@ def estimator_cases(draw: Any) -> Case:
     rows, other = draw(gen.neighbours(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), least=2, most=4))
     epsilon = draw(gen.epsilons)
     settings = {"epsilon": epsilon, "x_bounds": (-1.0, 1.0), "y_bounds": (-2.0, 2.0), "method": "naive", "draws": 8}
+    settings["check"] = draw(st.sampled_from([0.0, 0.1]))
 
     def fit(function: Any, data: Any, *, rng: Any, budget: Any = None, **given: Any) -> Any:
         X, y = data

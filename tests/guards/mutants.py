@@ -270,6 +270,11 @@ def _forgets_check(original: Function) -> Function:
     return lambda sensitivity, *, cells, norm: original(sensitivity, cells=1e-9 * cells, norm=norm)
 
 
+def _counts_columns(original: Function) -> Function:
+    """A record of which several columns were clipped counts once for each of them, not in parts."""
+    return lambda rows, inside: (original(rows, inside) > 0).astype(float)
+
+
 def _squares_in_full(original: Function) -> Function:
     """Squares enter with four times the weight that is free."""
 
@@ -416,6 +421,12 @@ OWN: list[Mutant] = [
         "cells forgotten",
         patched(regression.sensitivities, "moments_by_cell", _one_cell),
     ),
+    Mutant(
+        regression.release,
+        "forgotten check",
+        patched(regression.sensitivities, "beside_histogram", _forgets_check),
+    ),
+    Mutant(regression.release, "factor 2", patched(regression.releases, "_cut", _counts_columns)),
     Mutant(PrivateBayesianRegression.fit, "bounds from the data", wrapped(_fits_bounds)),
     Mutant(graphical.release, "forgotten coordinate", patched(graphical.releases, "histogram", answers(2.0))),
     Mutant(graphical.release, "wrong unit of privacy", wrapped(_rows_not_people)),

@@ -298,6 +298,7 @@ def test_wrong_arguments_are_named():
         ({"schema": SCHEMA}, TypeError, "y must"),
         ({"y": "wage", "schema": SCHEMA, "intercept": False}, ValueError, "intercept"),
         ({"y": "wage", "schema": SCHEMA, "moments": True}, ValueError, "moments"),
+        ({"y": "wage", "schema": SCHEMA, "check": 0.2}, ValueError, "check"),
         ({"y": table["wage"], "schema": Schema({"age": Number(0, 1)})}, TypeError, "y_bounds"),
         ({"y": "wage", "schema": SCHEMA, "formula": 3}, ValueError, "y and y_bounds"),
         ({"schema": SCHEMA, "formula": 3}, TypeError, "formula"),
