@@ -31,6 +31,7 @@ def test_every_module_imports_without_the_extras():
         "myst_nb",
         "jupytext",
         "sklearn",
+        "formulaic",
         "pymc",
         "mpmath",
         "nbclient",

@@ -13,14 +13,17 @@ import numpy as np
 import pandas as pd
 
 from dpbook._arrays import Array
-from dpbook._validation import column_labels, flag, privacy_loss, real_array
+from dpbook._validation import column_labels, flag, integer, method_options, privacy_loss, real_array
 from dpbook.budget import PrivacyBudget
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
+from dpbook.regression.cell_inference import check_by_cell
 from dpbook.regression.coordinates import Coordinates, column_bounds
-from dpbook.regression.inference import check_before_release, infer
+from dpbook.regression.inference import OPTIONS, check_before_release, infer
+from dpbook.regression.planning import designed
 from dpbook.regression.releases import release
 from dpbook.regression.task import SCALE_FREE
 from dpbook.regression.weak_priors import weak_prior
+from dpbook.schema import Schema
 from dpbook.sensitivity import check_share
 
 try:
@@ -59,6 +62,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         X's columns. They come from the subject, never from the data; ``fit`` raises without them.
     y_bounds : (low, high)
         Public bounds of the response; ``fit`` raises without them.
+    schema : Schema, optional
+        In place of ``x_bounds``: the columns of tables X, with labels, numbers and missing values as in
+        :func:`~dpbook.regression.release`. A prior or another method than "fixed-design" does not go with it.
     prior : NormalInverseGamma, optional
         Of the coefficients, the intercept first, and the error variance; by default beliefs that keep their meaning
         when units change or bounds are doubled, as in :func:`~dpbook.regression.infer` (for methods that need a prior,
@@ -97,7 +103,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     intercept_ : float
         That of the intercept, 0 without one.
     n_features_in_ : int
-        Number of covariates.
+        Number of covariates; with a schema, of its columns beside the response.
 
     Examples
     --------
@@ -126,6 +132,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         x_bounds: Any = None,
         y_bounds: tuple[float, float] | None = None,
         *,
+        schema: Schema | None = None,
         prior: NormalInverseGamma | None = None,
         covariates: NormalInverseWishart | None = None,
         intercept: bool = True,
@@ -141,6 +148,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         self.epsilon = epsilon
         self.x_bounds = x_bounds
         self.y_bounds = y_bounds
+        self.schema = schema
         self.prior = prior
         self.covariates = covariates
         self.intercept = intercept
@@ -171,6 +179,8 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         PrivateBayesianRegression
             Itself.
         """
+        if self.schema is not None:
+            return self._fit_schema(X, y, budget)
         names = column_labels(X)
         X, y = validate_data(self, _clippable("X", X), _clippable("y", y), dtype=np.float64, y_numeric=True)
         names = names if hasattr(self, "feature_names_in_") else None
@@ -203,6 +213,29 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
             budget=budget,
         )
         self.posterior_ = infer(self.release_, prior, covariates=self.covariates, rng=rng, **analysis, **options)
+        return self._keep()
+
+    def _fit_schema(self, X: Any, y: Any, budget: PrivacyBudget | None) -> PrivateBayesianRegression:
+        """Release noisy sums by cell, and infer the posterior from them; all arguments are checked first."""
+        design = designed(self.schema, y, None, self.x_bounds, self.y_bounds)
+        check_by_cell([], self.prior, self.covariates, self.method)
+        integer("draws", self.draws, least=1)
+        if self.chains is not None:
+            integer("chains", self.chains, least=1)
+        options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
+        method_options("fixed-design", options, OPTIONS)
+        rng = _generator(self.random_state)
+        noise: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
+        settings: dict[str, Any] = {"schema": self.schema, "y_bounds": self.y_bounds, "intercept": self.intercept}
+        settings["check"] = self.check
+        self.release_ = release(X, y, **settings, **noise, rng=rng, budget=budget)
+        self.posterior_ = infer(self.release_, draws=self.draws, chains=self.chains, rng=rng, **options)
+        self.feature_names_in_ = np.array([name for (name,) in design.terms], dtype=object)
+        self.n_features_in_ = len(design.terms)
+        return self._keep()
+
+    def _keep(self) -> PrivateBayesianRegression:
+        """Set the coefficients."""
         theta = self.posterior_.centre
         self.coef_ = theta[int(self.intercept) :]
         self.intercept_ = float(theta[0]) if self.intercept else 0.0
@@ -242,9 +275,11 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         rows = self._checked(X)
         return np.asarray(self.posterior_.predictive_interval(rows, level))
 
-    def _checked(self, X: Any) -> Array:
+    def _checked(self, X: Any) -> Any:
         """Return new covariates as an array, or say what is wrong with them or that nothing has been fitted."""
         check_is_fitted(self)
+        if self.schema is not None:
+            return X
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
 

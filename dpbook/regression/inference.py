@@ -24,7 +24,8 @@ from dpbook._validation import (
 )
 from dpbook.doubts import speak
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
-from dpbook.regression import clipped_records, collapsed, exact, fixed_design, gibbs, individual, latent, naive
+from dpbook.regression import clipped_records, collapsed, design, exact, fixed_design, gibbs, individual, latent, naive
+from dpbook.regression.cell_inference import check_by_cell, infer_by_cell
 from dpbook.regression.choice import Choice, choose
 from dpbook.regression.clipping import counted_in
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
@@ -118,7 +119,7 @@ def infer(
     Parameters
     ----------
     release : Release or sequence of Release
-        From :func:`release`.
+        From :func:`release`. One on a schema is read by "fixed-design", without a prior.
     prior : NormalInverseGamma, optional
         Of the coefficients (the intercept first) and the error variance, in the data's units. By default beliefs that
         keep their meaning when units change or bounds are doubled: log-normal standard deviations, slopes with the
@@ -190,6 +191,12 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
+    if any(getattr(each, "model", None) == design.MODEL for each in batch):
+        designs = check_by_cell(batch, prior, covariates, method)
+        own = method_options("fixed-design", options, OPTIONS)
+        found, why = infer_by_cell(batch, designs, draws=draws, chains=chains, rng=rng, progress=progress, options=own)
+        found = speak(found, why, chains=True)
+        return found[0] if isinstance(release, Release) else found
     if method is None and prior is not None and any(len(getattr(each, "observations", ())) > 1 for each in batch):
         method = "moments"  # which reads releases that were put together; collapsed does not
     task = task_of(batch, prior, covariates, method=_any_of(prior) if method is None else method)

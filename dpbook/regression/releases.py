@@ -20,21 +20,26 @@ from dpbook._sources import source_of
 from dpbook._validation import column_labels, flag, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.records import as_chunks, exact_sum, side_by_side
+from dpbook.regression.cell_releases import release_by_cell
 from dpbook.regression.coordinates import MODEL, Coordinates, column_bounds, column_names, covariate_bounds
 from dpbook.regression.layout import Layout
+from dpbook.regression.planning import by_cell_only, designed
 from dpbook.regression.sensitivities import UNIT, Plan
 from dpbook.release import Release
+from dpbook.schema import Schema
 from dpbook.sensitivity import check_share
 
 __all__ = ["release"]
 
 
-def release(
+def release(  # noqa: PLR0913 - every keyword is a fact that a curator states
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     x_bounds: Any = None,
     y_bounds: tuple[float, float] | None = None,
+    schema: Schema | None = None,
+    formula: str | None = None,
     epsilon: float,
     intercept: bool = True,
     moments: bool = False,
@@ -66,6 +71,16 @@ def release(
         X's columns. They come from what is known without the data.
     y_bounds : (low, high)
         Public bounds of the response.
+    schema : Schema, optional
+        In place of ``x_bounds``: the columns of the table X, of which a Category or a Flag enters by its labels (all
+        but the first, the reference), a Number or Integer by its value. Sums are then taken cell by cell of the labels,
+        and the noise fits their own, much smaller sensitivity. The response is one of its columns, named by ``y``, or
+        comes with ``y_bounds``. Missing values are dealt with as the schema says; with ``missing="category"`` a missing
+        label is a label, and a missing number has a coefficient of its own, ``"age[missing]"``. Explained in
+        :doc:`/book/regression/categories`.
+    formula : str, optional
+        Beside a schema, in place of ``y``: ``"wage ~ age + C(region) + age:C(region)"``, with transforms of one column
+        by public constants, such as ``np.log(wage)`` (extra ``formula``). What depends on other records is refused.
     epsilon : float
         The privacy loss.
     intercept : bool, default True
@@ -112,6 +127,12 @@ def release(
 
     Explained in :doc:`/book/regression/private-least-squares`.
     """
+    if schema is not None or formula is not None:
+        design = designed(schema, y, formula, x_bounds, y_bounds)
+        by_cell_only(intercept, moments, check)
+        epsilon, delta = privacy_loss(epsilon, delta, mechanism)
+        settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism}
+        return release_by_cell(X, y, design, schema, **settings, rng=seeded_generator(rng), budget=budget)
     low, high = column_bounds(x_bounds := covariate_bounds(x_bounds), y_bounds)
     intercept, moments = flag("intercept", intercept), flag("moments", moments)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)

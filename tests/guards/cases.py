@@ -671,6 +671,68 @@ def regression_cases(draw: Any) -> Case:
     )
 
 
+FORMULAS = (
+    None,
+    "y ~ C(g)",
+    "y ~ C(g) + a",
+    "y ~ a * C(g)",
+    "y ~ a * b",
+    "y ~ C(g) * C(h) + a",
+    "np.exp(y) ~ a + C(h)",
+)
+
+
+@st.composite
+def schema_regression_cases(draw: Any) -> Case:
+    """Draw records with labels and numbers, some of them missing, unknown or far beyond the bounds."""
+    kept = draw(st.booleans())
+    schema = Schema(
+        {
+            "g": Category(["u", "v", "w"], other="w"),
+            "h": Category([0, 1]),
+            "a": Number(-2.0, 3.0),
+            "b": Number(0.0, 1.0),
+            "y": Number(-1.0, 1.0),
+        },
+        missing="category" if kept else {"g": "u", "a": 0.5, "b": 0.0, "h": 0},
+    )
+    values = st.sampled_from([-2.0, 0.5, 3.0, 0.0, 1e300, None])
+    labels = st.sampled_from(["u", "v", "w", "Atlantis", None])
+    row = st.tuples(labels, st.sampled_from([0, 1]), values, values, st.sampled_from([-1.0, -0.5, 0.0, 1.0, 9.0]))
+    rows, other = draw(gen.neighbours(row, most=4))
+    mechanism = draw(st.sampled_from(["laplace", "gaussian"]))
+    epsilon, delta = draw(gen.epsilons), draw(gen.deltas) if mechanism == "gaussian" else 0.0
+    formula = draw(st.sampled_from(FORMULAS))
+    settings = {"schema": schema, "formula": formula, "epsilon": epsilon, "delta": delta, "mechanism": mechanism}
+    names, response = list(schema.columns), None if formula else "y"
+
+    def release(function: Any, data: Any, **given: Any) -> Any:
+        return function(*data, **(settings | given))
+
+    def table(of: Any) -> Any:
+        return pd.DataFrame(of, columns=names).astype({"g": object})
+
+    cut = draw(st.integers(0, len(rows)))
+    containers: list[gen.Factory] = [
+        lambda: (
+            pyarrow.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}),
+            response,
+        ),
+        lambda: (iter([table(part) for part in (rows[:cut], rows[cut:]) if part]), response),
+        lambda: ([dict(zip(names, each, strict=True)) for each in rows], response),
+    ]
+    choice = draw(st.integers(0, len(containers) - 1))
+    return Case(
+        release,
+        lambda: (table(rows), response),
+        lambda: (table(other), response),
+        epsilon,
+        delta,
+        containers[choice],
+        says=(rows, other, settings, choice),
+    )
+
+
 @st.composite
 def estimator_cases(draw: Any) -> Case:
     """Draw a fit of the estimator; its posterior is a function of the release, and cheap here."""

@@ -330,6 +330,11 @@ def _forgets_intercept(original: Function) -> Function:
     return lambda lower, upper, **options: original(lower, upper, **(options | {"intercept": False}))
 
 
+def _one_cell(original: Function) -> Function:
+    """No record ever moves to another cell."""
+    return lambda by_cell, overall, **options: original([], [*by_cell, *overall], **options)
+
+
 def _rows_not_people(function: Function, records: Any, **options: Any) -> Any:
     """Each row weighs as if it were a person."""
     if isinstance(records, pd.DataFrame) and options.get("person"):
@@ -424,6 +429,11 @@ OWN: list[Mutant] = [
         regression.release,
         "forgotten coordinate",
         patched(regression.sensitivities, "second_moments", _forgets_intercept),
+    ),
+    Mutant(
+        regression.release,
+        "cells forgotten",
+        patched(regression.sensitivities, "moments_by_cell", _one_cell),
     ),
     Mutant(
         regression.release,

@@ -339,7 +339,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
     ),
     # Chapter 4
     regression.release: Guard(
-        cases.regression_cases(),
+        st.one_of(cases.regression_cases(), cases.schema_regression_cases()),
         attacks.by_replay,
         unit=PAIR,
         observed=TOTALS,
