@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._dask import Partitions, dask_partitions, is_dask
+from dpbook._late import pd
 from dpbook._validation import (
     clear_chunk,
     finite_array,

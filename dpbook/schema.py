@@ -17,12 +17,12 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 
 from dpbook import _html
 from dpbook._arrays import Array, IntArray
 from dpbook._columns import Column, Rows, Table, number_of, numbers_of, objects, pieces_of, row_items
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._late import pd
 from dpbook._validation import analyst_generator, finite_number, flag, integer
 
 __all__ = ["Category", "Flag", "Integer", "Number", "Schema"]

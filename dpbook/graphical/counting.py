@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from dpbook._late import pd
 from dpbook._validation import finite_array
 from dpbook.graphical.domain import Domain, Groups, checked_groups
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from dpbook._arrays import Array
 from dpbook._batch_last import times
+from dpbook.blocks import spans
 from dpbook.hamiltonian import Info, Kernel, State, Tuning, WarmUp, by_chain
 from dpbook.latent_noise import draw_noise_variance
 from dpbook.regression.parametrisation import Parametrisation, second_moments
@@ -44,12 +45,11 @@ def draw(
 ) -> Draws:
     """Sample the posteriors of a batch of releases, some hundred releases at a time, so that they fit in the cache."""
     warm_up = _WARM_UP if warm_up is None else warm_up
-    size = max(1, _CACHE // (task.layout.size**2 * chains))
+    blocks = spans(task.releases, -(-task.releases // batch_size(task.layout.size, chains)))
     theta = np.empty((task.releases, chains, per_chain, task.layout.regressors))
     sigma2 = np.empty((task.releases, chains, per_chain))
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused
-        for start in range(0, task.releases, size):
-            block = slice(start, start + size)
+        for block in blocks:
             part = task.part(block)
             step, state = _begin(target_of(part, chains), part, chains, rng)
             kept = run(
@@ -61,10 +61,15 @@ def draw(
                 adapt=partial(_adapt, warm_up=WarmUp(warm_up), length=warm_up),
                 rng=rng,
                 progress=progress,
-                label=label if size >= task.releases else f"{label} {start}/{task.releases}",
+                label=label if len(blocks) == 1 else f"{label} {block.start}/{task.releases}",
             )
             theta[block], sigma2[block] = (np.moveaxis(kept[name], 2, 0) for name in ("theta", "sigma2"))
     return Draws(theta, sigma2)
+
+
+def batch_size(statistics: int, chains: int) -> int:
+    """Return how many releases go into a batch: as many as the cache holds covariances of."""
+    return max(1, _CACHE // (max(1, statistics) ** 2 * chains))
 
 
 class _Chains(NamedTuple):
