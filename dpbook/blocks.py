@@ -22,12 +22,12 @@ from dpbook._validation import analyst_generator, integer, one_of
 from dpbook.doubts import say, silently
 from dpbook.kept_summary import PosteriorSummary, shared
 
-__all__ = ["KEEP", "by_blocks", "in_blocks"]
+__all__ = ["by_blocks", "in_blocks"]
 
 T = TypeVar("T")
 
-#: What a posterior may keep: its draws, or its summaries alone.
-KEEP = ("draws", "summary")
+# What a posterior may keep: its draws, or its summaries alone.
+_KEEP = ("draws", "summary")
 
 
 def by_blocks(
@@ -75,7 +75,7 @@ def by_blocks(
     >>> [round(float(each.mean("theta"))) for each in found]
     [0, 5]
     """
-    keep = one_of("keep", keep, KEEP)
+    keep = one_of("keep", keep, _KEEP)
     blocks = in_blocks(list(releases), grain)
     tasks = list(zip(blocks, analyst_generator(rng).spawn(len(blocks)), strict=True))
     running = _run(infer, tasks, keep, 1 if n_jobs is None else n_jobs)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from dpbook.posterior import Posterior
 
-__all__ = ["PROBABILITIES", "PosteriorSummary"]
+__all__ = ["PosteriorSummary"]
 
-#: The probabilities whose quantiles are kept: intervals of 50, 80, 90, 95, 98 and 99 %.
+# The probabilities whose quantiles are kept: intervals of 50, 80, 90, 95, 98 and 99 %.
 PROBABILITIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995)
 _FIGURES = ("mean", "sd", "rhat", "bulk", "tail")  # of every component, before its quantiles
 _NEAR = 1e-9  # a probability that was computed, such as (1 - 0.95)/2, is the one that was meant
@@ -44,8 +44,8 @@ class _Kind(NamedTuple):
 class PosteriorSummary:
     """The summaries of a posterior whose draws were not kept.
 
-    It answers as a :class:`~dpbook.Posterior` does, with the numbers that the draws gave, but for quantiles at
-    :data:`PROBABILITIES` only, so for intervals of 50, 80, 90, 95, 98 and 99 %. Explained in
+    It answers as a :class:`~dpbook.Posterior` does, with the numbers that the draws gave, but has no quantiles beside
+    the median and the ends of the central intervals of 50, 80, 90, 95, 98 and 99 %. Explained in
     :doc:`/book/background/bayesian-primer`.
 
     Parameters
@@ -70,6 +70,10 @@ class PosteriorSummary:
     True
     >>> kept.interval(0.9, "theta").round(2).tolist(), kept.quantile(0.5, "theta").round(2).item()
     ([0.23, 0.38], 0.3)
+    >>> print(kept.sd("theta").round(3), kept.rhat("theta") < 1.05, kept.ess("theta") > 3000)
+    0.046 True True
+    >>> kept.component_labels("theta"), kept.summary(0.9).columns.tolist()[:4]
+    (['theta'], ['mean', 'sd', '5%', '95%'])
     """
 
     figures: Array
@@ -79,7 +83,7 @@ class PosteriorSummary:
 
     @classmethod
     def of(cls, posterior: Posterior) -> PosteriorSummary:
-        """Return the summaries of a posterior."""
+        """Return the summaries of ``posterior``."""
         each = [posterior.mean(), posterior.sd(), posterior.rhat(), posterior.ess(), posterior.ess(kind="tail")]
         stacked = [np.concatenate([np.ravel(value) for value in figure.values()]) for figure in each]
         quantiles = [
@@ -103,7 +107,7 @@ class PosteriorSummary:
 
     @property
     def draws(self) -> NoReturn:
-        """Not kept: raises an error that says so."""
+        """Were not kept, and raise an error that says so."""
         raise AttributeError("draws were not kept: call infer with keep='draws'")
 
     def mean(self, name: str | None = None) -> Any:
@@ -123,7 +127,7 @@ class PosteriorSummary:
         return self._figure(one_of("kind", kind, ("bulk", "tail")), name)
 
     def quantile(self, q: ArrayLike, name: str | None = None) -> Any:
-        """Return quantiles of ``name``, or of all parameters, at ``q`` in :data:`PROBABILITIES`.
+        """Return quantiles ``q`` of ``name``, or of all parameters, if ``q`` is 0.5 or an end of an interval that is kept.
 
         For several ``q`` they are one more axis, the last.
         """
@@ -132,12 +136,12 @@ class PosteriorSummary:
         return self._columns(len(_FIGURES) + places.reshape(levels.shape), name)
 
     def interval(self, level: float = 0.95, name: str | None = None) -> Any:
-        """Return the central interval of ``name``, or of all parameters, with (low, high) on the last axis."""
+        """Return the central interval of probability ``level``, of ``name`` or of all: (low, high) on the last axis."""
         tail = (1 - fraction("level", level)) / 2
         return self._columns(len(_FIGURES) + np.array([_place("level", tail), _place("level", 1 - tail)]), name)
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
-        """Return a table with one row for each scalar component, as that of a posterior."""
+        """Return a table with a row for each scalar component, with the ends of the ``level`` interval."""
         from dpbook._summary_table import summary_table  # here: it loads pandas
 
         names = [label for labels in self.kind.names.values() for label in labels]
