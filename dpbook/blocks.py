@@ -110,13 +110,8 @@ def in_blocks(items: Sequence[T], grain: int) -> list[list[T]]:
     """
     wanted = -(-len(items) // grain)
     count = min(len(items), next((few for few in (2, 4) if wanted <= few), -(-wanted // 8) * 8))
-    return [list(items[span]) for span in spans(len(items), count)]
-
-
-def spans(total: int, count: int) -> list[slice]:
-    """Return the slices of so many parts of ``total``, whose lengths differ by one at most."""
-    ends = [round(i * total / count) for i in range(count + 1)] if count else [0]
-    return [slice(*pair) for pair in itertools.pairwise(ends)]
+    ends = [round(i * len(items) / count) for i in range(count + 1)] if count else [0]
+    return [list(items[begin:end]) for begin, end in itertools.pairwise(ends)]
 
 
 def _run(infer: Callable[..., Any], tasks: Sequence[Any], keep: str, n_jobs: Any) -> Iterator[list[Any]]:

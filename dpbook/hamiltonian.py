@@ -282,20 +282,20 @@ def _shrunk(window: Array, before: Array) -> Array:
     """Return roots (R, dim, dim) of covariances of draws (R, iteration, chain, dim), shrunk towards those before.
 
     In the old metric's coordinates, where it is the identity, the sample covariance S of N independent normal draws is
-    off by (tr S² + (tr S)²)/N on average, in squared norm; as large a share of its squared distance from a multiple of
-    the identity is put down to chance (Ledoit and Wolf). N counts draws by how far the means of chains lie apart.
+    off by (tr S² + (tr S)²)/N on average, in squared norm; as large a share of its squared distance from the identity
+    is put down to chance (after Ledoit and Wolf). N counts draws by how far the means of chains lie apart.
     """
     count, dim = window.shape[1] * window.shape[2], window.shape[3]
     white = np.linalg.solve(before[:, None], np.swapaxes(window - window.mean(axis=(1, 2), keepdims=True), -1, -2))
     white = np.swapaxes(white, -1, -2)
     flat = white.reshape(len(white), count, dim)
     sample = np.swapaxes(flat, -1, -2) @ flat / count
-    size = np.trace(sample, axis1=-2, axis2=-1) / dim
-    apart = (white.mean(axis=1) ** 2).mean(axis=(1, 2)) * window.shape[1] / size  # 1 for independent draws
-    worth = count / np.clip(apart, 1.0, window.shape[1])
-    identity = size[:, None, None] * np.eye(dim)
+    variances = np.diagonal(sample, axis1=-2, axis2=-1)
+    apart = ((white.mean(axis=1) ** 2).mean(axis=1) / np.maximum(variances, 1e-300)).mean(axis=1) * window.shape[1]
+    worth = count / np.clip(apart, 1.0, window.shape[1])  # apart is 1 for independent draws
+    identity = np.eye(dim)
     distance = ((sample - identity) ** 2).sum(axis=(1, 2))
-    chance = ((sample**2).sum(axis=(1, 2)) + (dim * size) ** 2) / worth
+    chance = ((sample**2).sum(axis=(1, 2)) + variances.sum(axis=1) ** 2) / worth
     share = np.clip(chance / np.maximum(distance, 1e-300), 0.0, 1.0)[:, None, None]
     return before @ _safe_root((1 - share) * sample + share * identity)
 

@@ -127,7 +127,7 @@ class PosteriorSummary:
         return self._figure(one_of("kind", kind, ("bulk", "tail")), name)
 
     def quantile(self, q: ArrayLike, name: str | None = None) -> Any:
-        """Return quantiles ``q`` of ``name``, or of all parameters, if ``q`` is 0.5 or an end of an interval that is kept.
+        """Return quantiles ``q`` of ``name``, or of all parameters: at 0.5 and at the ends of intervals that are kept.
 
         For several ``q`` they are one more axis, the last.
         """

@@ -101,8 +101,8 @@ def _entrywise(measurement: Any, value: NDArray[Any], kind: type = np.float64) -
         return np.array(measurement(flat.tolist()), dtype=kind).reshape(value.shape)
     parts = np.array_split(flat, -(-flat.size // _SIDE_BY_SIDE))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        drawn = pool.map(lambda part: np.array(measurement(part.tolist()), dtype=kind), parts)
-        return np.concatenate(list(drawn)).reshape(value.shape)
+        drawn = list(pool.map(lambda part: measurement(part.tolist()), parts))
+    return np.concatenate([np.array(part, dtype=kind) for part in drawn]).reshape(value.shape)
 
 
 def add_laplace_to_sum(

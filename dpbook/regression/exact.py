@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 # In many dimensions the kinks of Laplace densities allow none but tiny steps. There the force that moves a proposal is
 # that of a density whose kinks are rounded off; the density itself decides on acceptance, so that draws have its law.
-_MANY, _ROUNDED = 20, 0.1  # statistics; in scales of the noise
+_MANY, _ROUNDED = 20, 0.15  # statistics; in scales of the noise
 
 
 def sample(

@@ -16,7 +16,6 @@ import numpy as np
 
 from dpbook._arrays import Array
 from dpbook._batch_last import times
-from dpbook.blocks import spans
 from dpbook.hamiltonian import Info, Kernel, State, Tuning, WarmUp, by_chain
 from dpbook.latent_noise import draw_noise_variance
 from dpbook.regression.parametrisation import Parametrisation, second_moments
@@ -45,11 +44,12 @@ def draw(
 ) -> Draws:
     """Sample the posteriors of a batch of releases, some hundred releases at a time, so that they fit in the cache."""
     warm_up = _WARM_UP if warm_up is None else warm_up
-    blocks = spans(task.releases, -(-task.releases // batch_size(task.layout.size, chains)))
+    size = batch_size(task.layout.size, chains)
     theta = np.empty((task.releases, chains, per_chain, task.layout.regressors))
     sigma2 = np.empty((task.releases, chains, per_chain))
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused
-        for block in blocks:
+        for start in range(0, task.releases, size):
+            block = slice(start, start + size)
             part = task.part(block)
             step, state = _begin(target_of(part, chains), part, chains, rng)
             kept = run(
@@ -61,7 +61,7 @@ def draw(
                 adapt=partial(_adapt, warm_up=WarmUp(warm_up), length=warm_up),
                 rng=rng,
                 progress=progress,
-                label=label if len(blocks) == 1 else f"{label} {block.start}/{task.releases}",
+                label=label if size >= task.releases else f"{label} {start}/{task.releases}",
             )
             theta[block], sigma2[block] = (np.moveaxis(kept[name], 2, 0) for name in ("theta", "sigma2"))
     return Draws(theta, sigma2)
