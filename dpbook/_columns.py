@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._late import pd
 from dpbook._sources import Stream, source_of
 from dpbook._validation import clear_chunk
 

@@ -7,9 +7,11 @@ per kind, at the line that called ``infer``. The reference page on warnings list
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from dpbook import _mixing
 from dpbook._arrays import Array
+from dpbook._late import stats
 from dpbook._validation import finite_array, fraction
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ CONFLICT = 0.01  # tail probability under the prior predictive below which prior
 _FALSE_ALARMS = 0.01  # in a whole call, of R-hat's noise in short chains
 _BY_CHANCE = 0.05  # the probability with which chance alone may make a batch speak
 _PACKAGE = str(Path(__file__).resolve().parent)
+
+_SILENT = contextvars.ContextVar("silent", default=False)
 
 P = TypeVar("P", bound="Posterior")
 
@@ -247,6 +251,8 @@ def say(doubts: Sequence[Sequence[Doubt]]) -> None:
     >>> print(caught[0].message)
     in 1 of 3 releases, such as release[0]: n = 5 is few; use method='records'
     """
+    if _SILENT.get():
+        return
     kinds = dict.fromkeys(type(doubt) for each in doubts for doubt in each)
     level = _level_outside()
     for kind in kinds:
@@ -260,6 +266,16 @@ def say(doubts: Sequence[Sequence[Doubt]]) -> None:
         where = f"in {count} of {len(doubts)} releases, such as release[{at}]: " if len(doubts) > 1 else ""
         spoken = kind(where + worst.cause, worst.remedy, worst.weight, worst.chance)
         warnings.warn(spoken, stacklevel=level)
+
+
+@contextlib.contextmanager
+def silently() -> Iterator[None]:
+    """Keep doubts in their posteriors, unspoken: for a part of a batch, whose whole will speak."""
+    before = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(before)
 
 
 def _level_outside() -> int:

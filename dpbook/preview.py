@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook import _html
+from dpbook._late import pd
 from dpbook._validation import positive
 
 __all__ = ["EpsilonPlan", "Preview"]

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._columns import column_of, numbers_of_texts
 from dpbook._dask import Partitions, dask_partitions, is_dask
+from dpbook._late import pd
 from dpbook._sources import Stream, source_of
 from dpbook._validation import (
     clear_chunk,

@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 
 from dpbook import _html
 from dpbook._arrays import Array, IntArray
@@ -34,6 +33,7 @@ from dpbook._columns import (
     row_items,
 )
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._late import pd
 from dpbook._sources import Stream, source_of
 from dpbook._validation import analyst_generator, finite_number, flag, integer
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 
+from dpbook._late import optimize
 from dpbook._validation import at_least, finite_array, flag, fraction, integer, interval, positive
 
 __all__ = [
@@ -616,7 +616,9 @@ def _least_total(moments: _Moments, box: Box) -> Fraction:
 
     start = np.maximum(near / far, 0.0)
     options = {"ftol": 0.0, "gtol": 1e-15, "maxiter": 300, "maxcor": 30}
-    found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=[(s, 1.0) for s in near / far], options=options)
+    found = optimize.minimize(
+        scaled, start, jac=True, method="L-BFGS-B", bounds=[(s, 1.0) for s in near / far], options=options
+    )
     point = [min(max(Fraction(x), low), high) for x, low, high in zip((far * found.x).tolist(), *box, strict=True)]
     slack = sum(
         min(slope * (low - x), slope * (high - x))

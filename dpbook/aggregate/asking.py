@@ -18,7 +18,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-import pandas as pd
 from joblib.externals.loky.backend.reduction import dumps
 from joblib.parallel import get_active_backend
 from numpy.typing import ArrayLike
@@ -26,6 +25,7 @@ from tqdm import tqdm
 
 from dpbook._arrays import Array
 from dpbook._columns import own_frame
+from dpbook._late import pd
 from dpbook._validation import finite_array, integer
 from dpbook.aggregate.laws import checked_partitions
 from dpbook.aggregate.regression import Regression

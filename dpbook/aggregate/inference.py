@@ -11,17 +11,17 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, TypeAlias, overload
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import isotonic_regression
 
 from dpbook import _html
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import fraction, one_of
 from dpbook.aggregate.laws import (
     RESCALES,
@@ -32,6 +32,7 @@ from dpbook.aggregate.laws import (
     score_of,
 )
 from dpbook.aggregate.spread import CLIPPING_SD, Doubts, Told, doubts_of_quantile, doubts_of_score
+from dpbook.blocks import by_blocks
 from dpbook.latent_noise import normal_laplace_cdf
 from dpbook.release import Release
 
@@ -52,13 +53,15 @@ Estimate: TypeAlias = Any
 
 
 @overload
-def infer(release: Release, *, rescale: str | None = None) -> CombinedProbability | CombinedQuantile: ...
+def infer(
+    release: Release, *, rescale: str | None = None, n_jobs: Any = None
+) -> CombinedProbability | CombinedQuantile: ...
 @overload
 def infer(
-    release: Sequence[Release], *, rescale: str | None = None
+    release: Sequence[Release], *, rescale: str | None = None, n_jobs: Any = None
 ) -> list[CombinedProbability | CombinedQuantile]: ...
 def infer(
-    release: Release | Sequence[Release], *, rescale: str | None = None
+    release: Release | Sequence[Release], *, rescale: str | None = None, n_jobs: Any = None
 ) -> CombinedProbability | CombinedQuantile | list[CombinedProbability | CombinedQuantile]:
     """Return what a release says of the full-data posterior probabilities or quantiles, with intervals.
 
@@ -75,6 +78,8 @@ def infer(
         which was split into partitions of its own.
     rescale : {"corrected", "source"}, optional
         How a mean of probabilities is sharpened to a point estimate; ``"source"`` leaves the source's bias in it.
+    n_jobs : int or executor, optional
+        Divide a sequence into blocks that run in so many processes (-1: one on every core) or on a Dask client.
 
     Returns
     -------
@@ -103,7 +108,20 @@ def infer(
         return _spoken(_combined(release, rescale))
     if isinstance(release, (str, bytes, Mapping)) or not isinstance(release, Sequence):
         raise TypeError(f"release must be a Release or a sequence of them, got {release!r}")
-    return [_spoken(_combined(each, rescale)) for each in release]
+    if n_jobs is None:
+        return [_spoken(_combined(each, rescale)) for each in release]
+    found = by_blocks(partial(_all_combined, rescale=rescale), release, rng=None, n_jobs=n_jobs)
+    return [_spoken(each) for each in found]
+
+
+def _all_combined(
+    releases: Sequence[Any], *, rescale: str | None, rng: object
+) -> list[CombinedProbability | CombinedQuantile]:
+    """Return what a block of releases says, with what takes time computed; nothing is random."""
+    found = [_combined(each, rescale) for each in releases]
+    for each in found:
+        list(each._doubtful())
+    return found
 
 
 def _combined(release: Any, rescale: str | None) -> CombinedProbability | CombinedQuantile:

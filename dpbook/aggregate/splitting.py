@@ -15,12 +15,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from tqdm import tqdm
 
 from dpbook._arrays import Array, IntArray
 from dpbook._columns import Named, Rows, Table, element_by_element, holds_tables, own_frame, pieces_of
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._late import pd
 from dpbook._sources import Stream, source_of
 from dpbook.records import as_chunks
 from dpbook.schema import Schema

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from dpbook._late import pd
 from dpbook.budget import PrivacyBudget
 from dpbook.desk.plan import Plan, Request
 from dpbook.preview import Preview

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
+from dpbook._late import pd
 from dpbook._sources import Stream, source_of
 from dpbook.desk.plan import Plan
 from dpbook.schema import Category, Flag

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook.doubts import Doubt, Misfit, prior_conflict, smallest_ranks
 from dpbook.expfam.cells import cells_of
 from dpbook.expfam.family import Family

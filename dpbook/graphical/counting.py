@@ -6,15 +6,16 @@ most 1 in a table, as any other record does; tables are whole numbers of units, 
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._columns import Table, column_of, labels_of_texts, numbers_of_texts, pieces_of
+from dpbook._late import pd
 from dpbook._sources import Stream, source_of
 from dpbook._validation import clear_chunk, finite_array
 from dpbook.graphical.domain import Domain, Groups, checked_groups
@@ -23,6 +24,7 @@ from dpbook.schema import MISSING, Schema
 __all__ = ["CliqueTables", "clique_tables"]
 
 _WEIGHT = 2**32  # a record's weight in whole units: 1/K is rounded down, so that K of them never exceed it
+_AT_ONCE = 8  # tables of partitions that a worker adds up
 _MOST_RECORDS = 2**30 - 1  # times _WEIGHT stays below 2**63
 
 
@@ -126,7 +128,18 @@ def _null_codes(domain: Domain, null: Any) -> dict[str, int]:
 
 
 def exact_tables(data: Any, domain: Domain, groups: Groups, layout: Layout) -> CliqueTables:
-    """Return the tables of all groups, chunk by chunk of the data."""
+    """Return the tables of all groups, chunk by chunk of the data; of a Dask table, on the workers that hold them."""
+    if layout.person is None and _is_dask_table(data):
+        found = _added(_on_workers(data, domain, groups, layout))
+    else:
+        found = _tables_of(data, domain, groups, layout)
+    if found.n == 0:
+        raise ValueError("data must hold at least one record, got none")
+    return found
+
+
+def _tables_of(data: Any, domain: Domain, groups: Groups, layout: Layout) -> CliqueTables:
+    """Return the tables of some of the records; there may be none."""
     unit = layout.unit(groups)
     tables = [np.zeros(domain.shape(group[0]), dtype=np.int64) for group in groups]
     n = 0
@@ -135,9 +148,27 @@ def exact_tables(data: Any, domain: Domain, groups: Groups, layout: Layout) -> C
         _check_number(n)
         for table, group in zip(tables, groups, strict=True):
             table += _table(codes, times, persons, group, domain, layout.null, unit < 1)
-    if n == 0:
-        raise ValueError("data must hold at least one record, got none")
     return CliqueTables(tables, unit, n)
+
+
+def _on_workers(data: Any, domain: Domain, groups: Groups, layout: Layout) -> list[CliqueTables]:
+    """Return tables whose sum is that of all partitions: counted where they are, and added there eight by eight."""
+    dask: Any = importlib.import_module("dask")
+    used = dict.fromkeys(name for group in groups for member in group for name in member)
+    wanted = [name for name in [*used, *filter(None, (layout.counts,))] if name in data.columns]
+    count, add = dask.delayed(_tables_of, pure=False), dask.delayed(_added, pure=False)
+    parts = [count(part, domain, groups, layout) for part in data[wanted].to_delayed()]
+    while len(parts) > _AT_ONCE:
+        parts = [add(parts[i : i + _AT_ONCE]) for i in range(0, len(parts), _AT_ONCE)]
+    return list(dask.compute(*parts))
+
+
+def _added(parts: Sequence[CliqueTables]) -> CliqueTables:
+    """Return the sum of tables of different records."""
+    n = sum(part.n for part in parts)
+    _check_number(n)
+    totals = [sum(same[1:], start=same[0]) for same in zip(*(part.tables for part in parts), strict=True)]
+    return CliqueTables(totals, parts[0].unit, n)
 
 
 class _Chunk(NamedTuple):
@@ -210,7 +241,7 @@ def _frames(data: Any, wanted: list[str]) -> Iterator[tuple[pd.DataFrame, bool]]
     data, library = source_of(data), type(data).__module__.split(".")[0]
     if isinstance(data, pd.DataFrame):
         yield data, False
-    elif library == "dask" and hasattr(type(data), "columns") and data.ndim == 2:  # a Delayed claims any attribute
+    elif _is_dask_table(data):
         for partition in data.to_delayed():
             yield partition.compute(), False
     elif isinstance(data, Stream):
@@ -236,6 +267,11 @@ def _frame_of(piece: Any, wanted: list[str]) -> pd.DataFrame:
     """Return a piece of a table as a frame of those wanted columns that it has."""
     held = dict(zip(piece.names, piece.columns, strict=True))
     return pd.DataFrame({name: held[name] for name in wanted if name in held}, index=pd.RangeIndex(piece.n))
+
+
+def _is_dask_table(data: Any) -> bool:
+    library = type(data).__module__.split(".")[0]
+    return library == "dask" and hasattr(type(data), "columns") and data.ndim == 2  # a Delayed claims any attribute
 
 
 def _advice(library: str) -> str:

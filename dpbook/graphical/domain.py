@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from dpbook._late import pd
 from dpbook._validation import integer, present_array, unmasked
 from dpbook.schema import MISSING, Category, Flag, Number, Schema
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import analyst_generator, at_least, delta_value, integer, positive
 from dpbook.graphical.counting import exact_tables, layout_of
 from dpbook.graphical.domain import Domain, checked_groups

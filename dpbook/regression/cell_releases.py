@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook import noise
 from dpbook._arrays import Array
 from dpbook._dask import is_dask
+from dpbook._late import pd
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.records import exact_sum, side_by_side
 from dpbook.regression.design import MODEL, Design

@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook.regression.coordinates import INTERCEPT
 from dpbook.regression.expressions import Expression, expression
 from dpbook.release import Release

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import column_labels, flag, integer, method_options, privacy_loss, real_array
 from dpbook.budget import PrivacyBudget
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart

@@ -22,6 +22,7 @@ from dpbook._validation import (
     method_options,
     whole_option,
 )
+from dpbook.blocks import by_blocks
 from dpbook.doubts import speak
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
 from dpbook.regression import clipped_records, collapsed, design, exact, fixed_design, gibbs, individual, latent, naive
@@ -29,6 +30,7 @@ from dpbook.regression.cell_inference import check_by_cell, infer_by_cell
 from dpbook.regression.choice import Choice, choose
 from dpbook.regression.clipping import counted_in
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
+from dpbook.regression.hamiltonian import batch_size
 from dpbook.regression.layout import Layout
 from dpbook.regression.posterior import RegressionPosterior
 from dpbook.regression.suspicions import doubts_of
@@ -70,6 +72,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
 }
 # A single posterior gets many short chains; in a long batch four are enough.
 _MANY, _FEW, _LONG = 20, 4, 10
+_GRAIN = 250  # releases in a block: twice as many would be drawn a tenth faster each
 _LOOK = 20201  # seed of the short look at a release that chooses its method
 
 
@@ -84,6 +87,8 @@ def infer(
     chains: int | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
     **options: Any,
 ) -> RegressionPosterior: ...
 @overload
@@ -97,6 +102,8 @@ def infer(
     chains: int | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
     **options: Any,
 ) -> list[RegressionPosterior]: ...
 def infer(
@@ -109,6 +116,8 @@ def infer(
     chains: int | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
     **options: Any,
 ) -> RegressionPosterior | list[RegressionPosterior]:
     """Return the posterior of a regression given a release, or a list of posteriors for a sequence of releases.
@@ -150,6 +159,9 @@ def infer(
         The source of randomness.
     progress : bool, default False
         Whether to show a progress bar.
+    n_jobs, keep : int or executor, and {"draws", "summary"}, optional
+        Divide a sequence into blocks that run in so many processes (-1: one on every core) or on a Dask client, draws
+        being the same on any number; and keep summaries alone (:class:`~dpbook.kept_summary.PosteriorSummary`).
     **options
         Further settings of the method: ``warm_up`` of "collapsed", "fixed-design", "moments", "exact" and "individual";
         ``burn_in`` and ``thin`` of "records" and the Gibbs samplers, and for experiments what the source of the latter
@@ -191,6 +203,12 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
+    if n_jobs is not None or keep != "draws":
+        chains = _FEW if chains is None and len(batch) > _LONG else chains
+        work = partial(infer, prior=prior, method=method, covariates=covariates, draws=draws, chains=chains, **options)
+        grain = min(_GRAIN, batch_size(len(getattr(batch[0], "values", {}).get("sums", ())), chains or _MANY))
+        found = by_blocks(work, batch, rng=rng, n_jobs=n_jobs, keep=keep, progress=progress, grain=grain)
+        return found[0] if isinstance(release, Release) else found
     if any(getattr(each, "model", None) == design.MODEL for each in batch):
         designs = check_by_cell(batch, prior, covariates, method)
         own = method_options("fixed-design", options, OPTIONS)

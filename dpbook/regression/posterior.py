@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any, Literal, overload
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import column_labels, finite_array, fraction
 from dpbook.posterior import Posterior
 from dpbook.regression.coordinates import INTERCEPT, column_names
@@ -90,13 +90,9 @@ class RegressionPosterior(Posterior):
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Return a table as :meth:`dpbook.Posterior.summary` does; with heavy tails medians stand for mean and sd."""
-        table = super().summary(level)
-        if not self.heavy_tailed:
-            return table
-        middle = np.concatenate([np.ravel(each) for each in self.quantile(0.5).values()])
-        table = table.drop(columns="sd").rename(columns={"mean": "median"})
-        table["median"] = middle
-        return table
+        from dpbook._summary_table import summary_table  # here: it loads pandas
+
+        return summary_table(self, level, index=self._labels(), notes=self._said(), medians=self.heavy_tailed)
 
     @property
     def centre(self) -> Array:
