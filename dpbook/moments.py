@@ -187,7 +187,7 @@ class NoisySums:
         Which of the two noises it is.
     several : pair of array, optional
         Where ``noisy`` and ``scale`` are of means: the noisy sums (observation, release, k) that were put together, and
-        their scales (observation, release).
+        their scales (observation, release), or (observation, release, k).
     """
 
     noisy: Array
@@ -208,7 +208,7 @@ class NoisySums:
             return self
         noisy, scale = self.several
         shape = (len(self.noisy), -1)
-        each = np.broadcast_to(scale[..., None], noisy.shape)
+        each = np.broadcast_to(scale if scale.ndim == noisy.ndim else scale[..., None], noisy.shape)
         flat = [np.moveaxis(array, 0, 1).reshape(shape) for array in (noisy, each)]
         return NoisySums(flat[0], flat[1], self.n, self.laplace)
 

@@ -18,17 +18,22 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from dpbook._arrays import Array
-from dpbook._validation import analyst_generator, at_least, finite_array, finite_number, integer, positive
+from dpbook._validation import analyst_generator, at_least, finite_array, finite_number, integer, interval, positive
 
 __all__ = [
     "Beta",
+    "Cauchy",
     "Dirichlet",
     "Flat",
     "Gamma",
+    "HalfNormal",
     "IndependentPrior",
+    "LogNormal",
     "MeanAndDispersion",
     "NormalInverseGamma",
     "NormalInverseWishart",
+    "NormalPrior",
+    "Uniform",
     "Zellner",
 ]
 
@@ -208,6 +213,201 @@ class MeanAndDispersion:
         """Return the logarithm of the prior density of mean and size at ``theta``, (..., 2)."""
         mean, size = np.moveaxis(np.asarray(theta, dtype=float), -1, 0)
         return np.asarray(self.mean.log_density(mean) + self.dispersion.log_density(1 / size) - 2 * np.log(size))
+
+
+@dataclass(frozen=True)
+class NormalPrior:
+    """A normal prior of one number. Explained in :doc:`/book/any-model/if-you-can-simulate-it`.
+
+    Parameters
+    ----------
+    mean, sd : float
+        The standard deviation is greater than 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.priors import NormalPrior
+    >>> NormalPrior(0, 2).log_density([0.0]).round(3), NormalPrior(0, 2).draw(2, np.random.default_rng(0)).round(2)
+    (array([-1.612]), array([ 0.25, -0.26]))
+    """
+
+    mean: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", finite_number("mean", self.mean))
+        object.__setattr__(self, "sd", positive("sd", self.sd))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Where the parameter can lie."""
+        return (-math.inf, math.inf)
+
+    def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
+        """Return independent draws of the given ``shape``, by ``rng``."""
+        return analyst_generator(rng).normal(self.mean, self.sd, shape)
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Return the logarithm of the prior density at ``theta``."""
+        z = (np.asarray(theta, dtype=float) - self.mean) / self.sd
+        return np.asarray(-0.5 * z**2 - math.log(self.sd) - 0.5 * math.log(2 * math.pi))
+
+
+@dataclass(frozen=True)
+class HalfNormal:
+    """A prior of a scale: the size of a normal number. Explained in :doc:`/book/any-model/if-you-can-simulate-it`.
+
+    Parameters
+    ----------
+    sd : float
+        Of that normal number, greater than 0; the mean of its size is 0.8 times it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.priors import HalfNormal
+    >>> HalfNormal(2).log_density([0.0]).round(3), HalfNormal(2).draw(2, np.random.default_rng(0)).round(2)
+    (array([-0.919]), array([0.25, 0.26]))
+    """
+
+    sd: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sd", positive("sd", self.sd))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Where the parameter can lie."""
+        return (0.0, math.inf)
+
+    def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
+        """Return independent draws of the given ``shape``, by ``rng``."""
+        return np.abs(NormalPrior(0.0, self.sd).draw(shape, rng))
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Return the logarithm of the prior density at ``theta``, at least 0."""
+        return np.asarray(NormalPrior(0.0, self.sd).log_density(theta) + math.log(2))
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """A prior of a number whose logarithm is normal. Explained in :doc:`/book/any-model/if-you-can-simulate-it`.
+
+    Parameters
+    ----------
+    median : float
+        Greater than 0.
+    spread : float
+        The standard deviation of the logarithm, greater than 0: with 0.7, two of three draws are within a factor of
+        two of the median.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.priors import LogNormal
+    >>> LogNormal(10, 1).log_density([10.0]).round(3), LogNormal(10, 1).draw(2, np.random.default_rng(0)).round(1)
+    (array([-3.222]), array([11.3,  8.8]))
+    """
+
+    median: float
+    spread: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "median", positive("median", self.median))
+        object.__setattr__(self, "spread", positive("spread", self.spread))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Where the parameter can lie."""
+        return (0.0, math.inf)
+
+    def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
+        """Return independent draws of the given ``shape``, by ``rng``."""
+        return np.exp(NormalPrior(math.log(self.median), self.spread).draw(shape, rng))
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Return the logarithm of the prior density at ``theta``, above 0."""
+        log = np.log(np.asarray(theta, dtype=float))
+        return np.asarray(NormalPrior(math.log(self.median), self.spread).log_density(log) - log)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A uniform prior of a number between two ends. Explained in :doc:`/book/any-model/if-you-can-simulate-it`.
+
+    Parameters
+    ----------
+    low, high : float
+        The ends, low < high.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.priors import Uniform
+    >>> Uniform(-1, 1).log_density([0.3]).round(3), Uniform(-1, 1).draw(2, np.random.default_rng(0)).round(2)
+    (array([-0.693]), array([ 0.27, -0.46]))
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low, high = interval("(low, high)", (self.low, self.high))
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Where the parameter can lie."""
+        return (self.low, self.high)
+
+    def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
+        """Return independent draws of the given ``shape``, by ``rng``."""
+        return analyst_generator(rng).uniform(self.low, self.high, shape)
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Return the logarithm of the prior density at ``theta``, between the ends."""
+        return np.full(np.shape(theta), -math.log(self.high - self.low))
+
+
+@dataclass(frozen=True)
+class Cauchy:
+    """A prior with heavy tails of one number. Explained in :doc:`/book/any-model/if-you-can-simulate-it`.
+
+    Parameters
+    ----------
+    median, scale : float
+        Half of the probability lies within one scale of the median; the scale is greater than 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpbook.priors import Cauchy
+    >>> Cauchy(0, 2).log_density([0.0]).round(3), Cauchy(0, 2).draw(2, np.random.default_rng(0)).round(2)
+    (array([-1.838]), array([-1.9 , 12.21]))
+    """
+
+    median: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "median", finite_number("median", self.median))
+        object.__setattr__(self, "scale", positive("scale", self.scale))
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Where the parameter can lie."""
+        return (-math.inf, math.inf)
+
+    def draw(self, shape: int | tuple[int, ...], rng: np.random.Generator | None = None) -> Array:
+        """Return independent draws of the given ``shape``, by ``rng``."""
+        return self.median + self.scale * analyst_generator(rng).standard_cauchy(shape)
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """Return the logarithm of the prior density at ``theta``."""
+        z = (np.asarray(theta, dtype=float) - self.median) / self.scale
+        return np.asarray(-np.log1p(z**2) - math.log(math.pi * self.scale))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, brentq, minimize
 
 from dpbook import sensitivity
-from dpbook.sensitivity import bounded_sum, fourth_moments, histogram, rounded, second_moments
+from dpbook.sensitivity import (
+    bounded_sum,
+    fourth_moments,
+    histogram,
+    jointly,
+    of_few_records,
+    rounded,
+    second_moments,
+)
 
 Array = NDArray[np.float64]
 Statistics = Callable[[Array], Array]
@@ -515,3 +523,22 @@ def wrong(value: Any) -> Any:
 def test_wrong_arguments_are_refused_by_name(call: Callable[[], float], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_statistics_together_move_by_the_sum_of_what_each_moves_by() -> None:
+    assert jointly([2.0, 0.5], weights=[1.0, 4.0]) == 4.0
+    assert jointly([3.0, 4.0], norm=2) == 5.0
+    third = jointly([0.1, 0.2])
+    assert Fraction(third) >= Fraction(0.1) + Fraction(0.2)  # upwards, where float addition may round down
+    with pytest.raises(ValueError, match=r"weights\[1\] must be greater than 0"):
+        jointly([1.0, 1.0], weights=[1.0, 0.0])
+
+
+def test_few_records_are_compared_pair_by_pair() -> None:
+    values = np.random.default_rng(1).normal(size=(60, 3))
+    change = np.abs(values[:, None] - values)
+    assert of_few_records(values) == pytest.approx(change.sum(axis=2).max(), rel=1e-9)
+    assert of_few_records(values, norm=2) == pytest.approx(np.sqrt((change**2).sum(axis=2)).max(), rel=1e-9)
+    assert of_few_records(values) > change.sum(axis=2).max()
+    with pytest.raises(ValueError, match="one record or more"):
+        of_few_records(np.empty((0, 2)))

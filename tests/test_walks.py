@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbook import PrivacyBudget, Release, Schema, aggregate, expfam, graphical, regression
+from dpbook import PrivacyBudget, Release, Schema, aggregate, expfam, graphical, models, regression
 from dpbook.schema import Category, Number
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +55,7 @@ EVENTS = rng().poisson(5, size=(3, 6, 2))
 REGRESSION = aggregate.ConjugateRegression(prior=aggregate.Flat())
 LABELLED = pd.DataFrame({"g": np.where(X[:, 0] > 4, "b", "a"), "x": X[:, 0], "y": Y})
 SCHEMA = Schema({"g": Category(["a", "b"]), "x": Number(0, 10), "y": Number(-5, 25)})
+SCALED = models.Model({"most": models.Uniform(5, 15)}, lambda parameters, uniforms: parameters["most"] * uniforms[0])
 PRIOR = regression.NormalInverseGamma([0.0, 0.0], 0.01, 2.0, 2.0)
 WALKS = [
     Walk(
@@ -97,6 +98,11 @@ WALKS = [
         "graphical/hmm",
         lambda **given: graphical.hmm.release_counts(EVENTS, **given),
         lambda release: graphical.hmm.infer(release, states=2, draws=80, chains=2, rng=rng()),
+    ),
+    Walk(
+        "models",
+        lambda **given: models.release(X[:, 0], models.Powers("x"), schema=Schema({"x": Number(0, 10)}), **given),
+        lambda release: models.infer(release, SCALED, draws=400, rng=rng()),
     ),
 ]
 pytestmark = pytest.mark.filterwarnings("ignore::dpbook.doubts.Doubt")  # walks are short

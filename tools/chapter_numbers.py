@@ -18,6 +18,7 @@ CHAPTERS = {
     "regression": 4,
     "graphical-models": 5,
     "theory": 6,
+    "any-model": 7,
 }
 
 Number = tuple[int, ...]

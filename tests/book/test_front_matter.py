@@ -27,6 +27,7 @@ CHAPTERS = [
     "regression",
     "graphical-models",
     "theory",
+    "any-model",
 ]
 MARKERS = {
     "o": "circle",

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow
 from hypothesis import strategies as st
 
-from dpbook import aggregate, graphical, mechanisms
+from dpbook import aggregate, graphical, mechanisms, models
 from dpbook.expfam import (
     Beta,
     Binomial,
@@ -32,7 +32,7 @@ from dpbook.expfam import (
 )
 from dpbook.records import exact_sum, grid_unit
 from dpbook.regression import PrivateBayesianRegression
-from dpbook.schema import Category, Number, Schema
+from dpbook.schema import Category, Flag, Integer, Number, Schema
 from guards import strategies as gen
 from guards.attacks import Case
 
@@ -889,4 +889,55 @@ def chain_cases(draw: Any) -> Case:
     settings |= draw(st.sampled_from([{"floor": 0.1, "grid": 10}, {"floor": 0.01, "grid": 100}]))
     return Case(
         call(**settings), lambda: table, lambda: other, epsilon, same=table.tolist, says=(table, other, settings)
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Chapter 7: statistics for models of one's own
+
+
+def _log(record: Any) -> Any:
+    return np.log(record["x"])  # NaN and -inf for some records
+
+
+def _refuses(record: Any) -> Any:
+    if record["x"].item() > 0:
+        raise ValueError("an error would tell of the record")
+    return record["x"] * 1e9
+
+
+@st.composite
+def model_cases(draw: Any) -> Case:
+    """Draw records of numbers, whole numbers, labels and flags, and statistics of every kind, failing functions too."""
+    box, weights = draw(gen.boxes()), st.sampled_from([0.3, 1.0, 1.0, 4.0])
+    schema = Schema({"x": Number(*box), "k": Integer(-1, 3), "c": Category([0, 1, 2], other=7), "f": Flag()})
+    record = st.tuples(gen.records(box), st.integers(-3, 5), st.integers(0, 4), st.integers(0, 1))
+    rows, other = draw(gen.neighbours(record, most=4))
+    inner = box[0] + (box[1] - box[0]) * 0.5
+    choices = [
+        models.Powers("x", degree=draw(st.integers(1, 4)), weight=draw(weights)),
+        models.Powers(["k", "f"], degree=draw(st.integers(1, 3)), weight=draw(weights)),
+        models.Table(["c", "f"], weight=draw(weights)),
+        models.Histogram("k", [0, 2], weight=draw(weights)),
+        models.Indicator("c", draw(st.sampled_from([0, 7]))),
+        models.Product(["x", "k"]),
+        models.Own("log", _log, "x", (-2.0, 3.0), weight=draw(weights)),
+        models.Own("fails", _refuses, ["x", "k"], (0.0, 1.0)),
+        *([models.Histogram("x", [inner])] if box[0] < inner <= box[1] else []),
+    ]
+    chosen = draw(st.lists(st.sampled_from(choices), min_size=1, max_size=3, unique_by=lambda each: each.name))
+    mechanism = draw(st.sampled_from(["laplace", "gaussian"]))
+    epsilon, delta = draw(gen.epsilons), draw(gen.deltas) if mechanism == "gaussian" else 0.0
+    settings = {
+        "statistics": chosen, "schema": schema, "epsilon": epsilon, "delta": delta, "mechanism": mechanism,
+    }  # fmt: skip
+    same = draw(gen.table_of(rows, schema.names))
+    return Case(
+        call(**settings),
+        lambda: np.array(rows, dtype=float),
+        lambda: np.array(other, dtype=float),
+        epsilon,
+        delta,
+        same,
+        says=(rows, other, settings),
     )

@@ -18,11 +18,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbook import Release, aggregate, expfam, graphical, mechanisms, noise, regression
+from dpbook import Release, aggregate, expfam, graphical, mechanisms, models, noise, regression
 from dpbook.budget import charge
 from dpbook.expfam import Family, NegativeBinomial, gap_releases, quantile_releases, shape_releases
 from dpbook.expfam import releases as family_releases
 from dpbook.graphical import dpsgd, hmm
+from dpbook.models import layout as model_layout
 from dpbook.regression.estimator import PrivateBayesianRegression
 from guards.registry import GUARDS
 
@@ -363,6 +364,21 @@ def _half_multiplier(original: Function) -> Function:
     return lambda **options: original(**options) / 2
 
 
+def _first_statistic(original: Function) -> Function:
+    """The sensitivity of the first of several statistics, for all."""
+    return lambda parts, *, weights, norm: original(parts[:1], weights=weights[:1], norm=norm)
+
+
+def _forgets_weights(original: Function) -> Function:
+    """The sensitivity of statistics as if none weighed more."""
+    return lambda parts, *, weights, norm: original(parts, norm=norm)
+
+
+def _trusts(original: Function) -> Function:
+    """A function of one's own is taken at its word: what it says is not clipped."""
+    return lambda self, found: np.where(np.isfinite(found), np.clip(found, -99.0, 99.0), 0.0)
+
+
 def _unclipped(original: Function) -> Function:
     """Gradients that keep the length they have."""
     return lambda *arguments: original(*arguments[:-1], 1e9)
@@ -449,6 +465,9 @@ OWN: list[Mutant] = [
     Mutant(hmm.release_counts, "factor 2", patched(hmm.releases, "histogram", answers(1.0))),
     Mutant(hmm.release_counts, "side channel", wrapped(_tells_the_total)),
     Mutant(hmm.release_gibbs, "side channel", wrapped(_tells_the_total)),
+    Mutant(models.release, "forgotten coordinate", patched(model_layout, "jointly", _first_statistic)),
+    Mutant(models.release, "wrong formula", patched(model_layout, "jointly", _forgets_weights)),
+    Mutant(models.release, "not clipped", patched(models.Own, "_tame", _trusts)),
 ]
 
 MUTANTS: list[Mutant] = [*of_any(), *OWN]

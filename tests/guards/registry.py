@@ -24,6 +24,7 @@ from dpbook import (
     graphical,
     latent_noise,
     mechanisms,
+    models,
     noise,
     regression,
 )
@@ -417,6 +418,17 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         observed="exact law of every look, given the looks before",
         proof="thm-hidden-states-chain",
         wrong=(*ANY, {"states": 1}, {"sweeps": 0}, {"floor": 0.9}, {"grid": 1}, {"rng": None, "insecure": False}),
+        odd=EDGE,
+        weight=2.0,
+    ),
+    # Chapter 7
+    models.release: Guard(
+        cases.model_cases(),
+        attacks.by_replay,
+        unit="one record",
+        observed=TOTALS,
+        proof="thm-if-you-can-simulate-it-privacy",
+        wrong=(*NOISE, {"data": []}, {"statistics": []}, {"statistics": "mean"}, {"schema": {"x": (0, 1)}}),
         odd=EDGE,
         weight=2.0,
     ),
