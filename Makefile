@@ -85,7 +85,7 @@ notebooks: $(INSTALLED)
 
 lock: $(INSTALLED)
 	$(PY) -m uv pip compile -q --universal --python-version 3.11 --upgrade pyproject.toml \
-	  --extra book --extra test --extra scale --extra pymc --extra sklearn --extra dpsgd --extra browser --constraints constraints.txt \
+	  --extra book --extra test --extra scale --extra pymc --extra sklearn --extra formula --extra dpsgd --extra browser --constraints constraints.txt \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-find-links --output-file requirements.txt
 
 clean:

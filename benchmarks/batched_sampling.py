@@ -25,12 +25,12 @@ class State(NamedTuple):
 def sampler(noisy: float, n: int, epsilon: float):  # type: ignore[no-untyped-def]
     """Return a Gibbs step for (theta, count) given a noisy count, a uniform prior and the Laplace mechanism."""
 
-    def step(rng: np.random.Generator, state: State) -> State:
+    def step(rng: np.random.Generator, state: State) -> tuple[State, None]:
         variance = draw_noise_variance(noisy - state.count, 1 / epsilon, rng)
         spread = n * state.theta * (1 - state.theta)
         count = draw_statistic(n * state.theta, spread, noisy, variance, rng)
         count = np.clip(count, 0.0, n)
-        return State(rng.beta(1 + count, 1 + n - count), count)
+        return State(rng.beta(1 + count, 1 + n - count), count), None
 
     return step
 

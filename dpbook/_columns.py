@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._late import pd
+from dpbook._sources import Stream, source_of
 from dpbook._validation import clear_chunk
 
 Column = NDArray[Any]  # of float64, NaN where missing; or of objects
@@ -38,6 +39,7 @@ class Table:
     columns: tuple[Column, ...]
     n: int
     named: bool = True
+    texts: bool = False  # every value is a text of a file, of which the reader decides what it means
 
     @property
     def header(self) -> tuple[Hashable, ...]:
@@ -72,9 +74,20 @@ class Rows:
         return [(name, objects([record.get(name) for record in records])) for name in names]
 
 
-def pieces_of(data: Any, name: str = "data") -> Iterator[Table | Rows]:
-    """Yield the records in any accepted form, piece by piece; raise, by the form alone, on what is no table."""
-    if is_dask(data):
+def pieces_of(
+    data: Any, name: str = "data", *, columns: list[str] | None = None, texts: bool = False
+) -> Iterator[Table | Rows]:
+    """Yield the records in any accepted form, piece by piece; raise, by the form alone, on what is no table.
+
+    ``columns`` are those that the caller will look at: of a file or a data set no others are read. The texts of a CSV
+    file are handed on as such if ``texts`` is True; else each becomes a number if it reads like one, and is missing if
+    it is blank.
+    """
+    data = source_of(data, name)
+    if isinstance(data, Stream):
+        for batch in data.batches(columns, name):
+            yield _of_texts(_piece(batch, name), texts) if data.texts else _piece(batch, name)
+    elif is_dask(data):
         dask: Any = importlib.import_module("dask")
         for part in dask.compute(*dask_partitions(data, None, name)):
             yield from pieces_of(part, name)
@@ -83,6 +96,13 @@ def pieces_of(data: Any, name: str = "data") -> Iterator[Table | Rows]:
             yield from pieces_of(clear_chunk(name, chunk), name)
     else:
         yield _piece(data, name)
+
+
+def _of_texts(piece: Table | Rows, texts: bool) -> Table:
+    """Return a piece of a file of texts, as they are or each read by itself."""
+    assert isinstance(piece, Table)
+    columns = piece.columns if texts else tuple(objects(map(value_of_text, column)) for column in piece.columns)
+    return Table(piece.names, columns, piece.n, texts=texts)
 
 
 def holds_tables(data: Any) -> bool:
@@ -118,8 +138,6 @@ def _piece(data: Any, name: str) -> Table | Rows:
     if isinstance(data, pd.Series):
         label = 0 if data.name is None else data.name
         return Table((label,), (column_of(data),), len(data), named=data.name is not None)
-    if not _is_arrow(type(data)) and hasattr(data, "__arrow_c_stream__"):  # polars and others
-        data = importlib.import_module("pyarrow").table(data)
     if _is_arrow_table(type(data)):
         names = tuple(data.column_names)
         return Table(names, tuple(column_of(data.column(j)) for j in range(len(names))), data.num_rows)
@@ -254,6 +272,44 @@ def _value(scalar: Any) -> Any:
         return scalar.as_py()
     except Exception:  # the value is then missing
         return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Texts of a file, each read by itself
+
+_TRUTHS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+
+
+def value_of_text(text: Any) -> Any:
+    """Return what a text says where nobody knows what it should: a number (of truth values too), nothing, or itself."""
+    number = number_of_text(text)
+    return text if number is None else number
+
+
+def number_of_text(text: Any) -> float | None:
+    """Return the number that a text reads as, NaN for a blank one, and None for what is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        plain_text = text.strip().lower()
+        return _TRUTHS.get(plain_text) if plain_text else math.nan
+
+
+def numbers_of_texts(column: Column) -> NDArray[np.float64]:
+    """Return the numbers that texts read as, NaN where one is blank or no number."""
+    try:
+        return column.astype(np.float64)
+    except ValueError:
+        found = map(number_of_text, column)
+        return np.array([math.nan if each is None else each for each in found], dtype=np.float64)
+
+
+def labels_of_texts(column: Column, labels: Iterable[Any]) -> Column:
+    """Return the labels that texts stand for; a blank one is missing unless it is a label, an unknown one as it is."""
+    known = {str(label): label for label in labels}
+    return objects(
+        known.get(text, text or None) for text in (each if each in known else each.strip() for each in column)
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------

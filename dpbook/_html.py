@@ -10,7 +10,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import pandas as pd
+from dpbook._late import pd
 
 __all__: list[str] = []
 

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import fft, special, stats
 
 from dpbook._arrays import Array
+from dpbook._late import fft, special, stats
 
 __all__: list[str] = []
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+
+from dpbook._late import pd
 
 __all__ = [
     "Option",
@@ -288,7 +289,15 @@ def column_labels(data: Any) -> list[Any] | None:
 
 
 def clear_chunk(name: str, chunk: Any) -> Any:
-    """Return what an iterator yielded; raise on a tuple of values, which is a record to some and a column to others."""
+    """Return what an iterator yielded; raise on a tuple of values, which is a record to some and a column to others.
+
+    A text is refused too: it would be a record to some and the name of a file to others.
+    """
+    if isinstance(chunk, (str, bytes)):
+        raise TypeError(
+            f"{name} is an iterator of texts: pass list(...) of it, whose entries are records, or an iterator of "
+            "chunks: lists, arrays, tables or pathlib.Path objects"
+        )
     if isinstance(chunk, tuple) and all(np.isscalar(item) or item is None for item in chunk):
         raise TypeError(
             f"{name} is an iterator of tuples, as zip makes one; each could be one record or several: pass list(...) "

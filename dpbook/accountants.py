@@ -14,8 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from scipy import optimize, special
-
+from dpbook._late import optimize, special
 from dpbook._validation import one_of
 from dpbook.accounting import gaussian_epsilon, pure_mu, zcdp_epsilon
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from scipy import optimize, special
 
+from dpbook._late import optimize, special
 from dpbook._validation import at_least, delta_value, integer, noise_arguments, positive
 
 __all__ = [

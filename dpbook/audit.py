@@ -67,7 +67,7 @@ class AuditResult:
     >>> print(result.verdict(1.0))
     Refuted: epsilon is at least 4.88 with confidence 0.999, above the claimed 1.
     >>> print(result.verdict(6.0))
-    Not refuted (which proves nothing): the bound 4.88 does not exceed the claimed 6.
+    Not refuted (which proves nothing): 2000 trials have no power against a claimed 6, only up to 4.88.
     """
 
     epsilon: float
@@ -87,6 +87,11 @@ class AuditResult:
             return (
                 f"Refuted: epsilon is at least {self.epsilon:.3g} with confidence {self.confidence:g}, "
                 f"above the claimed {claimed:g}."
+            )
+        if self.ceiling <= claimed:
+            return (
+                f"Not refuted (which proves nothing): {self.trials} trials have no power against a claimed "
+                f"{claimed:g}, only up to {self.ceiling:.3g}."
             )
         return (
             f"Not refuted (which proves nothing): the bound {self.epsilon:.3g} does not exceed the claimed {claimed:g}."

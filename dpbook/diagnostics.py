@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
 from scipy.spatial.distance import cdist
 
 from dpbook._arrays import Array
+from dpbook._late import pd, special, stats
 from dpbook._mixing import autocorrelation_time
 from dpbook._validation import analyst_generator, finite_array, fraction, integer, one_of, positive
 

@@ -7,9 +7,11 @@ per kind, at the line that called ``infer``. The reference page on warnings list
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -17,10 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from dpbook import _mixing
 from dpbook._arrays import Array
+from dpbook._late import stats
 from dpbook._validation import finite_array, fraction
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ __all__ = [
     "Misfit",
     "PoorApproximation",
     "PriorConflict",
+    "PriorDecides",
     "examine",
     "prior_conflict",
     "say",
@@ -47,6 +50,8 @@ CONFLICT = 0.01  # tail probability under the prior predictive below which prior
 _FALSE_ALARMS = 0.01  # in a whole call, of R-hat's noise in short chains
 _BY_CHANCE = 0.05  # the probability with which chance alone may make a batch speak
 _PACKAGE = str(Path(__file__).resolve().parent)
+
+_SILENT = contextvars.ContextVar("silent", default=False)
 
 P = TypeVar("P", bound="Posterior")
 
@@ -126,8 +131,21 @@ class PriorConflict(Doubt):
     """
 
 
+class PriorDecides(Doubt):
+    """The noise is so large beside what was counted that the answer is largely the prior's.
+
+    Explained in :doc:`/book/reference/doubts`.
+
+    Examples
+    --------
+    >>> from dpbook.doubts import PriorDecides
+    >>> print(PriorDecides("noise of sd 9 on counts of 6", "release fewer cells"))
+    noise of sd 9 on counts of 6; release fewer cells
+    """
+
+
 class ManyClipped(Doubt):
-    """So many records were moved to the bounds that they matter, and the method does not know of it.
+    """So many records were moved to the bounds that they matter, and nothing that was released says where they lay.
 
     Explained in :doc:`/book/reference/doubts`.
 
@@ -233,6 +251,8 @@ def say(doubts: Sequence[Sequence[Doubt]]) -> None:
     >>> print(caught[0].message)
     in 1 of 3 releases, such as release[0]: n = 5 is few; use method='records'
     """
+    if _SILENT.get():
+        return
     kinds = dict.fromkeys(type(doubt) for each in doubts for doubt in each)
     level = _level_outside()
     for kind in kinds:
@@ -246,6 +266,16 @@ def say(doubts: Sequence[Sequence[Doubt]]) -> None:
         where = f"in {count} of {len(doubts)} releases, such as release[{at}]: " if len(doubts) > 1 else ""
         spoken = kind(where + worst.cause, worst.remedy, worst.weight, worst.chance)
         warnings.warn(spoken, stacklevel=level)
+
+
+@contextlib.contextmanager
+def silently() -> Iterator[None]:
+    """Keep doubts in their posteriors, unspoken: for a part of a batch, whose whole will speak."""
+    before = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(before)
 
 
 def _level_outside() -> int:
@@ -391,11 +421,15 @@ def tail_probability(observed: ArrayLike, simulated: ArrayLike) -> float:
     others = finite_array("simulated", simulated, ndim=2)
     if others.shape[1:] != value.shape:
         raise ValueError(f"simulated must have shape (m, {len(value)}), got {others.shape}")
-    pooled = np.concatenate([value[None], others])
-    below = stats.rankdata(pooled, method="max", axis=0)
-    above = len(pooled) + 1 - stats.rankdata(pooled, method="min", axis=0)
-    smallest = np.minimum(below, above).min(axis=1)
+    smallest = smallest_ranks(np.concatenate([value[None], others]))
     return float(np.mean(smallest <= smallest[0]))
+
+
+def smallest_ranks(releases: Array) -> Array:
+    """Return how far out each of several releases (m, k) is: the least of its statistics' ranks from either end."""
+    below = stats.rankdata(releases, method="max", axis=0)
+    above = len(releases) + 1 - stats.rankdata(releases, method="min", axis=0)
+    return np.asarray(np.minimum(below, above).min(axis=1), dtype=float)
 
 
 def prior_conflict(

@@ -76,6 +76,7 @@ class Exercises:
     :class:`Wrong` where an answer does not hold, and may return a remark on one that does. ``hidden`` takes the one
     that grades, which also gets a generator for numbers that nobody can look up. ``generated`` takes the function that
     makes a student's own numbers from a generator; the checks of such an exercise get them as a last argument.
+    ``wrong`` enters answers that people give, so that a test can see that each fails and is told why.
 
     Examples
     --------
@@ -116,6 +117,7 @@ class Exercises:
         self._public: dict[str, Callable[..., Any]] = {}
         self._hidden: dict[str, Callable[..., Any]] = {}
         self._generated: dict[str, Callable[[np.random.Generator], Mapping[str, Any]]] = {}
+        self.wrong_answers: dict[str, dict[str, tuple[Any, str]]] = {}
 
     @property
     def labels(self) -> list[str]:
@@ -133,6 +135,10 @@ class Exercises:
     def generated(self, label: str) -> Callable[[Function], Function]:
         """Return a decorator that registers the function that makes each student's numbers for ``label``."""
         return _into(self._generated, label)
+
+    def wrong(self, label: str, **answers: tuple[Any, str]) -> None:
+        """Enter typical wrong answers to ``label``, by name, each with words of the message that it deserves."""
+        self.wrong_answers[label] = answers
 
     def numbers(self, label: str, student: str) -> dict[str, Any]:
         """Return the own numbers of a ``student`` for the exercise ``label``, by name; the same every time.

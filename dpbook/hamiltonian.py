@@ -26,6 +26,9 @@ _ACCEPTANCE = 0.8  # what step sizes aim at
 _LENGTH = 1.7  # of a trajectory, in posterior standard deviations: about a quarter of an orbit
 _FIRST_STEP = 0.6
 _FEWEST_STEPS, _MOST_STEPS = 2, 10
+# In many dimensions a window holds too few draws for a covariance, and steps are small: the metric is then drawn
+# towards the old one as far as chance explains their difference, and trajectories have more steps.
+_MANY, _STEPS_IN_MANY = 20, 25
 
 
 class State(NamedTuple):
@@ -98,7 +101,7 @@ class Tuning:
         ``root`` (dim, dim, B) is a first guess of the metric's root; the identity will do.
         """
         log_step = np.full(root.shape[-1] // chains, np.log(_FIRST_STEP))
-        return cls(root, log_step, _step_count(log_step))
+        return cls(root, log_step, _step_count(log_step, len(root)))
 
     @property
     def chains(self) -> int:
@@ -219,7 +222,7 @@ class WarmUp:
             self._window, self._since = [], 0
             log_step = np.full_like(log_step, np.log(_FIRST_STEP))
         if self._since % 20 == 0 or iteration + 1 == self._length:
-            steps = _step_count(log_step)
+            steps = _step_count(log_step, len(root))
         return Tuning(root, log_step, steps)
 
 
@@ -248,9 +251,10 @@ def by_chain(array: Array, chains: int) -> Array:
     return np.moveaxis(array.reshape(*array.shape[:-1], chains, -1), (-2, -1), (0, 1))
 
 
-def _step_count(log_step: Array) -> int:
+def _step_count(log_step: Array, dim: int) -> int:
     """Return how many leapfrog steps make a trajectory of the wanted length, for most of the posteriors."""
-    return int(np.clip(round(_LENGTH / np.exp(np.quantile(log_step, 0.3))), _FEWEST_STEPS, _MOST_STEPS))
+    most = _STEPS_IN_MANY if dim > _MANY else _MOST_STEPS
+    return int(np.clip(round(_LENGTH / np.exp(np.quantile(log_step, 0.3))), _FEWEST_STEPS, most))
 
 
 def _learnt(window: Array, root: Array, chains: int) -> Array:
@@ -261,8 +265,10 @@ def _learnt(window: Array, root: Array, chains: int) -> Array:
     dim, batch = window.shape[1:]
     posteriors = batch // chains
     window = window[len(window) // 3 :]  # the first third still moves towards the others
-    pooled: Array = np.moveaxis(window.reshape(len(window), dim, chains, posteriors), (3, 1), (0, 3))
-    pooled = pooled.reshape(posteriors, -1, dim)
+    each: Array = np.moveaxis(window.reshape(len(window), dim, chains, posteriors), (3, 1), (0, 3))
+    if dim > _MANY:
+        return np.tile(np.moveaxis(_shrunk(each, np.moveaxis(root[..., :posteriors], -1, 0)), 0, -1), chains)
+    pooled = each.reshape(posteriors, -1, dim)
     pooled = pooled - pooled.mean(axis=1, keepdims=True)
     count = pooled.shape[1]
     before = np.moveaxis(root[..., :posteriors], -1, 0)
@@ -270,6 +276,28 @@ def _learnt(window: Array, root: Array, chains: int) -> Array:
     weight = 2.0 * dim + 10
     new = (np.swapaxes(pooled, -1, -2) @ pooled + weight * old) / (count + weight)
     return np.tile(np.moveaxis(_safe_root(new), 0, -1), chains)
+
+
+def _shrunk(window: Array, before: Array) -> Array:
+    """Return roots (R, dim, dim) of covariances of draws (R, iteration, chain, dim), shrunk towards those before.
+
+    In the old metric's coordinates, where it is the identity, the sample covariance S of N independent normal draws is
+    off by (tr S² + (tr S)²)/N on average, in squared norm; as large a share of its squared distance from the identity
+    is put down to chance (after Ledoit and Wolf). N counts draws by how far the means of chains lie apart.
+    """
+    count, dim = window.shape[1] * window.shape[2], window.shape[3]
+    white = np.linalg.solve(before[:, None], np.swapaxes(window - window.mean(axis=(1, 2), keepdims=True), -1, -2))
+    white = np.swapaxes(white, -1, -2)
+    flat = white.reshape(len(white), count, dim)
+    sample = np.swapaxes(flat, -1, -2) @ flat / count
+    variances = np.diagonal(sample, axis1=-2, axis2=-1)
+    apart = ((white.mean(axis=1) ** 2).mean(axis=1) / np.maximum(variances, 1e-300)).mean(axis=1) * window.shape[1]
+    worth = count / np.clip(apart, 1.0, window.shape[1])  # apart is 1 for independent draws
+    identity = np.eye(dim)
+    distance = ((sample - identity) ** 2).sum(axis=(1, 2))
+    chance = ((sample**2).sum(axis=(1, 2)) + variances.sum(axis=1) ** 2) / worth
+    share = np.clip(chance / np.maximum(distance, 1e-300), 0.0, 1.0)[:, None, None]
+    return before @ _safe_root((1 - share) * sample + share * identity)
 
 
 def _safe_root(matrix: Array) -> Array:

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from scipy.stats import qmc
 
 from dpbook._arrays import Array, times
+from dpbook._late import stats
 from dpbook._validation import analyst_generator, integer
 from dpbook.hamiltonian import Info, Kernel, State, Tuning, WarmUp, by_chain
 from dpbook.latent_noise import draw_noise_variance
@@ -64,7 +64,7 @@ def normal_scores(size: int, dimension: int, *, second: bool = False) -> Array:
     size, dimension = integer("size", size, least=1), integer("dimension", dimension, least=1)
     if size & (size - 1) or size <= 2 * dimension:
         raise ValueError(f"size must be a power of two, larger than twice the dimension {dimension}, got {size}")
-    uniform = qmc.Sobol(dimension, rng=_SECOND_SCRAMBLE if second else _FIRST_SCRAMBLE).random(size // 2)
+    uniform = stats.qmc.Sobol(dimension, rng=_SECOND_SCRAMBLE if second else _FIRST_SCRAMBLE).random(size // 2)
     half = special.ndtri(1e-12 + (1 - 2e-12) * uniform)
     root = np.linalg.cholesky(2 * half.T @ half / size)
     half = np.linalg.solve(root, half.T).T

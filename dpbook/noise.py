@@ -9,7 +9,9 @@ Arguments are checked by the callers.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -33,6 +35,7 @@ __all__ = [
 _ULPS = 64
 # The widest noise on a sum's grid, in steps: a draw that leaves 64 bits then has a probability below e^-63.
 _WIDEST = 2.0**56
+_SIDE_BY_SIDE = 50_000  # entries whose noise is drawn in one call, a quarter of a second
 _MOST_CATEGORIES = 2**20  # of randomised response: OpenDP draws from a list of them
 
 
@@ -87,8 +90,19 @@ def add_gaussian(value: NDArray[np.float64], scale: float, rng: np.random.Genera
     return _entrywise(dp.m.make_gaussian(*space, scale=scale), value)
 
 
-def _entrywise(measurement: Any, value: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.array(measurement(value.ravel().tolist()), dtype=np.float64).reshape(value.shape)
+def _entrywise(measurement: Any, value: NDArray[Any], kind: type = np.float64) -> NDArray[Any]:
+    """Return all entries with noise of their own; many are drawn in parts, on all cores at once.
+
+    The noise of different entries is independent, so that parts have the law of the whole; OpenDP releases the
+    interpreter while it draws.
+    """
+    flat = value.ravel()
+    if flat.size <= _SIDE_BY_SIDE:
+        return np.array(measurement(flat.tolist()), dtype=kind).reshape(value.shape)
+    parts = np.array_split(flat, -(-flat.size // _SIDE_BY_SIDE))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        drawn = list(pool.map(lambda part: measurement(part.tolist()), parts))
+    return np.concatenate([np.array(part, dtype=kind) for part in drawn]).reshape(value.shape)
 
 
 def add_laplace_to_sum(
@@ -104,7 +118,7 @@ def add_laplace_to_sum(
     if rng is not None:
         return total.values + rng.laplace(scale=scale * total.unit, size=total.totals.shape), scale * total.unit
     measurement, scale = _laplace_measurement(steps, epsilon, "i64")
-    return np.array(measurement(total.totals.tolist()), dtype=np.float64) * total.unit, scale * total.unit
+    return _entrywise(measurement, total.totals) * total.unit, scale * total.unit
 
 
 def require_laplace_on_sum(unit: float, sensitivity: float, epsilon: float, rng: np.random.Generator | None) -> None:
@@ -139,8 +153,8 @@ def add_gaussian_to_sum(total: ExactSum, scale: float, rng: np.random.Generator 
         return total.values + rng.normal(scale=scale, size=total.totals.shape)
     dp = _opendp()
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
-    noisy = dp.m.make_gaussian(*space, scale=scale / total.unit)(total.totals.tolist())
-    return np.array(noisy, dtype=np.float64) * total.unit
+    noisy = _entrywise(dp.m.make_gaussian(*space, scale=scale / total.unit), total.totals)
+    return np.asarray(noisy * total.unit)
 
 
 class OnSum(NamedTuple):
@@ -182,7 +196,7 @@ def add_geometric(
         stop = -math.expm1(-epsilon / sensitivity)  # success probability 1 - e^(-ε/Δ) of each geometric
         return _saturating_sum(counts, rng.geometric(stop, counts.shape) - rng.geometric(stop, counts.shape))
     measurement, _ = _laplace_measurement(sensitivity, epsilon, "i64")
-    return np.array(measurement(counts.ravel().tolist()), dtype=np.int64).reshape(counts.shape)
+    return _entrywise(measurement, counts, np.int64)
 
 
 def _saturating_sum(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,13 +1,12 @@
 """What an analyst believes after a release: draws from a posterior, and summaries of them.
 
 A :class:`Posterior` is what every ``infer`` function returns; the Bayesian primer of chapter 1 explains how to
-read one. It is immutable, it holds nothing but draws, and its convergence figures are ArviZ's, not our own.
+read one. It is immutable, it holds nothing but draws, and its convergence figures are ArviZ's, computed without it.
 """
 
 from __future__ import annotations
 
 import html
-import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,11 +15,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from dpbook import _html
+from dpbook import _html, _mixing
+from dpbook._arrays import Array
 from dpbook._labels import component_labels
+from dpbook._late import pd
 from dpbook._validation import finite_array, fraction, one_of, positive
 from dpbook.doubts import LARGEST_RHAT, Doubt, disagreement, say
 from dpbook.doubts import ConvergenceWarning as ConvergenceWarning  # which has long been imported from here
@@ -113,7 +113,7 @@ class Posterior:
         shapes = [f"{name}: {array.shape[2:] or 'scalar'}" for name, array in self.draws.items()]
         method = [f"method={self.method!r}"] if self.method else []
         doubts = [f"doubts: {', '.join(type(doubt).__name__ for doubt in self.doubts)}"] if self.doubts else []
-        return f"Posterior({', '.join([self._size(), *shapes, *method, *doubts])})"
+        return f"{type(self).__name__}({', '.join([self._size(), *shapes, *method, *doubts])})"
 
     def _said(self) -> tuple[str, ...]:
         """Return what a table prints below itself: notes, then doubts."""
@@ -134,7 +134,7 @@ class Posterior:
         rows = [[label, *row] for label, row in zip(labels, summary.to_numpy().tolist(), strict=False)]
         method = f", method {self.method}" if self.method else ""
         columns = ["parameter", *summary.columns]
-        table = _html.table(f"Posterior: {self._size()}{method}", columns, rows, total=len(labels))
+        table = _html.table(f"{type(self).__name__}: {self._size()}{method}", columns, rows, total=len(labels))
         return table + "".join(f"<p>{html.escape(text)}</p>" for text in self._said())
 
     @overload
@@ -195,7 +195,7 @@ class Posterior:
         A single chain is compared with itself, one half against the other. A parameter that never moves, or that
         has fewer than four draws per chain (eight of a single one), has NaN.
         """
-        return self._each_component(name, _rhat)
+        return self._each_component(name, _mixing.rhat)
 
     @overload
     def ess(self, name: str, kind: str = "bulk") -> Estimate: ...
@@ -208,7 +208,7 @@ class Posterior:
         with fewer than four draws per chain.
         """
         kind = one_of("kind", kind, ("bulk", "tail"))
-        return self._each_component(name, lambda draws: _ess(draws, kind))
+        return self._each_component(name, _mixing.ess_bulk if kind == "bulk" else _mixing.ess_tail)
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Return a table with one row for each scalar component of each parameter.
@@ -216,20 +216,9 @@ class Posterior:
         Its columns are ``mean``, ``sd``, the two ends of the central interval of probability ``level`` (named by their
         probabilities: ``2.5%`` and ``97.5%``), ``r_hat``, ``ess_bulk`` and ``ess_tail``.
         """
-        tail = (1 - fraction("level", level)) / 2
-        columns = {
-            "mean": self.mean(),
-            "sd": self.sd(),
-            f"{100 * tail:g}%": self.quantile(tail),
-            f"{100 * (1 - tail):g}%": self.quantile(1 - tail),
-            "r_hat": self.rhat(),
-            "ess_bulk": self.ess(kind="bulk"),
-            "ess_tail": self.ess(kind="tail"),
-        }
-        data = {column: np.concatenate([np.ravel(v) for v in values.values()]) for column, values in columns.items()}
-        table = _Summary(data, index=self._labels())
-        table.attrs["notes"] = self._said()
-        return table
+        from dpbook._summary_table import summary_table  # here: it loads pandas
+
+        return summary_table(self, level, index=self._labels(), notes=self._said())
 
     def plot(self, name: str | None = None, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
         """Draw the mean of every component, its central interval, and inside it, thicker, the central half.
@@ -268,19 +257,23 @@ class Posterior:
         return plot_rows(labels, middle, spans, xlabel=xlabel, method=self.method, ax=ax)
 
     def to_arviz(self) -> Any:
-        """Return the draws as an ArviZ ``InferenceData``, for its plots and diagnostics.
+        """Return the draws as an ArviZ ``InferenceData``, for plots and diagnostics; from ArviZ 1 on a ``DataTree``.
 
         It has the one group ``posterior``, whose attribute ``method`` says how the draws were made.
         """
+        arviz = _arviz()
+        named: dict[str, Any] = {
+            "dims": {name: [f"{name}_component"] for name in self.labels},
+            "coords": {f"{name}_component": list(labels) for name, labels in self.labels.items()},
+        }
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict(
+                {"posterior": dict(self.draws)}, attrs={"posterior": {"method": self.method}}, **named
+            )
         with warnings.catch_warnings():
             # Many short chains are our habit, not a transposed array.
             warnings.filterwarnings("ignore", message="More chains")
-            return _arviz().from_dict(
-                posterior=dict(self.draws),
-                posterior_attrs={"method": self.method},
-                dims={name: [f"{name}_component"] for name in self.labels},
-                coords={f"{name}_component": list(labels) for name, labels in self.labels.items()},
-            )
+            return arviz.from_dict(posterior=dict(self.draws), posterior_attrs={"method": self.method}, **named)
 
     def component_labels(self, name: str) -> list[str]:
         """Return what the scalar components of the parameter ``name`` are called in tables and plots.
@@ -306,31 +299,13 @@ class Posterior:
         array = self.draws[one_of("name", name, tuple(self.draws))]
         return estimate(array.reshape(-1, *array.shape[2:]))
 
-    def _each_component(self, name: str | None, figure: Callable[[NDArray[np.float64]], float]) -> Any:
-        """Apply ``figure`` to the (chain, draw) array of every component: of one parameter, or of all of them."""
+    def _each_component(self, name: str | None, figures: Callable[[Array], Array]) -> Any:
+        """Apply ``figures`` to the (component, chain, draw) array of one parameter, or of all of them."""
         if name is None:
-            return {each: self._each_component(each, figure) for each in self.draws}
+            return {each: self._each_component(each, figures) for each in self.draws}
         array = self.draws[one_of("name", name, tuple(self.draws))]
-        shape = array.shape[2:]
-        figures = [figure(array[:, :, *index]) for index in np.ndindex(shape)]
-        return np.array(figures, dtype=np.float64).reshape(shape)[()]
-
-
-class _Summary(pd.DataFrame):
-    """A table that prints all its columns, however narrow the terminal; so do the tables made from it."""
-
-    @property
-    def _constructor(self) -> type[_Summary]:
-        return _Summary
-
-    def __repr__(self) -> str:
-        with pd.option_context("display.max_columns", None, "display.expand_frame_repr", False):
-            return "\n".join([super().__repr__(), *self.attrs.get("notes", ())])
-
-    def _repr_html_(self) -> str | None:
-        with pd.option_context("display.max_columns", None):
-            table = str(super()._repr_html_())  # type: ignore[misc]
-        return table + "".join(f"<p>{html.escape(note)}</p>" for note in self.attrs.get("notes", ()))
+        components = np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0)
+        return figures(components).reshape(array.shape[2:])[()]
 
 
 def warn_if_unconverged(posterior: Posterior | Sequence[Posterior], threshold: float = LARGEST_RHAT) -> None:
@@ -415,20 +390,6 @@ def _sample_sd(pooled: NDArray[np.float64]) -> Estimate:
     if len(pooled) == 1:
         return np.full(pooled.shape[1:], np.nan)[()]
     return pooled.std(axis=0, ddof=1)
-
-
-def _rhat(draws: NDArray[np.float64]) -> float:
-    if len(draws) == 1:  # ArviZ wants two chains: the first half and the second
-        half = draws.shape[1] // 2
-        draws = np.stack([draws[0, :half], draws[0, -half:]]) if half else draws
-    if draws.shape[1] < 4:
-        return math.nan
-    with np.errstate(divide="ignore", invalid="ignore"):  # a constant: NaN; chains stuck at different values: infinite
-        return float(_arviz().rhat(draws))
-
-
-def _ess(draws: NDArray[np.float64], kind: str) -> float:
-    return math.nan if draws.shape[1] < 4 else float(_arviz().ess(draws, method=kind))
 
 
 def _arviz() -> Any:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook import _html
+from dpbook._late import pd
 from dpbook._validation import positive
 
 __all__ = ["EpsilonPlan", "Preview"]
@@ -120,7 +120,11 @@ class EpsilonPlan:
             raise ValueError(f"width must lie between low and high, got {self.low}, {self.width}, {self.high}")
 
     def __repr__(self) -> str:
-        return (
-            f"EpsilonPlan(epsilon={self.epsilon:.3g} for a 95 % interval of width {self.width:.3g}, "
-            f"expected between {self.low:.3g} and {self.high:.3g})"
-        )
+        epsilon, width, low, high = map(_three_digits, (self.epsilon, self.width, self.low, self.high))
+        return f"EpsilonPlan(epsilon={epsilon} for a 95 % interval of width {width}, expected between {low} and {high})"
+
+
+def _three_digits(value: float) -> str:
+    """Return a number with three significant digits, without an exponent as long as that is readable."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 1000 <= rounded < 1e9 else f"{rounded:.3g}"

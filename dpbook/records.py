@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from dpbook._columns import column_of, numbers_of_texts
 from dpbook._dask import Partitions, dask_partitions, is_dask
+from dpbook._late import pd
+from dpbook._sources import Stream, source_of
 from dpbook._validation import (
     clear_chunk,
     finite_array,
@@ -114,11 +116,12 @@ def exact_sum(
 
     Parameters
     ----------
-    data : array_like, table, iterator of such chunks, or Dask collection
+    data : array_like, table, path, Arrow data set, iterator of such chunks, or Dask collection
         One row per record; one-dimensional data are one column. Tables and columns are those of pandas, pyarrow
-        (Table, RecordBatch, RecordBatchReader, Array, ChunkedArray), or of a library that speaks Arrow's stream
-        protocol, as polars does. An iterator is read once, chunk by chunk, in memory that does not grow with its
-        length. A Dask collection is reduced where its partitions live; only integer partial sums come back, and
+        (Table, RecordBatch, RecordBatchReader, Dataset, Array, ChunkedArray), or of a library that speaks Arrow's
+        stream protocol, as polars and DuckDB do. A path names a Parquet, Arrow or CSV file, or a folder of Parquet
+        files. A file, a data set and an iterator are read once, piece by piece, in memory that does not grow with
+        their length. A Dask collection is reduced where its partitions live; only integer partial sums come back, and
         ``statistics`` must then be picklable.
     statistics : callable
         Takes a read-only float array (rows, columns) and returns an array (rows, k) of *clipped* statistics, each
@@ -402,46 +405,59 @@ def _column_names(columns: str | Sequence[str] | None) -> list[str] | None:
 
 def _blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
     """Yield (column labels, block of at most _BLOCK_ROWS rows) from data in any accepted form."""
-    if is_dask(data):
+    data = source_of(data, name)
+    if isinstance(data, Stream):
+        for batch in data.batches(columns, name):
+            yield from _text_blocks(batch, name) if data.texts else _blocks(batch, columns, name)
+    elif is_dask(data):
         for partition in dask_partitions(data, columns, name):
             yield from _blocks(partition.compute(), columns, name)
     elif isinstance(data, (pd.DataFrame, pd.Series)):
         yield from _table_blocks(data.to_frame() if isinstance(data, pd.Series) else data, columns, name)
-    elif (arrow := _arrow_form(data, name)) is not None:
-        # Arrow's own types keep a missing value missing (then NaN), where NumPy's would turn booleans into objects.
-        for piece in arrow.to_batches(max_chunksize=_BLOCK_ROWS) if hasattr(arrow, "to_batches") else [arrow]:
-            yield from _blocks(piece.to_pandas(types_mapper=pd.ArrowDtype), columns, name)
     elif isinstance(data, Iterator):
         for chunk in data:
             yield from _blocks(clear_chunk(name, chunk), columns, name)
+    elif type(data).__module__.split(".")[0] == "pyarrow":
+        yield from _arrow_blocks(data, columns, name)
     else:
         yield from _array_blocks(data, columns, name)
 
 
-def _arrow_form(data: Any, name: str) -> Any:
-    """Return the pyarrow form of a table or column of pyarrow, polars or another library that speaks Arrow, or None."""
-    library = type(data).__module__.split(".")[0]
-    if library == "pyarrow" and not isinstance(data, Iterator):
-        if not hasattr(data, "to_pandas"):
-            raise TypeError(
-                f"{name} is a pyarrow {type(data).__name__}, which is not read as it is: pass its to_table(), or an "
-                "iterator over its batches"
-            )
-        return data
-    if library == "polars" and not hasattr(data, "__arrow_c_stream__"):
-        raise TypeError(
-            f"{name} is a polars {type(data).__name__}, which is not read as it is: collect() it into a DataFrame, and "
-            "if that is refused pass its to_pandas()"
-        )
-    if isinstance(data, type) or library == "pyarrow" or not hasattr(data, "__arrow_c_stream__"):
-        return None
-    try:
-        pyarrow: Any = importlib.import_module("pyarrow")
-    except ImportError as error:
-        words = f'{name} is a {library} {type(data).__name__}: reading it needs pyarrow, pip install "dpbook[scale]"'
-        raise ImportError(words) from error
-    column = pyarrow.chunked_array(data)
-    return pyarrow.Table.from_struct_array(column) if pyarrow.types.is_struct(column.type) else column
+def _arrow_blocks(data: Any, columns: list[str] | None, name: str) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
+    """Yield the numbers of an Arrow table, batch or column, each column taken as it lies in memory."""
+    table = hasattr(data, "column_names")
+    if not table and not hasattr(data, "to_pylist"):
+        raise TypeError(f"{name} is a pyarrow {type(data).__name__}, which is not read: pass a table, or its batches")
+    if not table and columns is not None:
+        raise ValueError(f"columns selects from a table by name, but {name} has no column names")
+    held = list(data.column_names) if table else [0]
+    labels = tuple(held if columns is None else present_columns(held, columns, name))
+    for piece in data.to_batches(max_chunksize=_BLOCK_ROWS) if hasattr(data, "to_batches") else [data]:
+        chosen = [piece.column(held.index(label)) for label in labels] if table else [piece]
+        if len(piece):
+            numbers = [_arrow_numbers(column, name, label) for label, column in zip(labels, chosen, strict=True)]
+            whole = np.stack(numbers).T if numbers else np.empty((len(piece), 0))
+            yield from ((labels, whole[at : at + _BLOCK_ROWS]) for at in range(0, len(whole), _BLOCK_ROWS))
+
+
+def _arrow_numbers(column: Any, name: str, label: Any) -> NDArray[np.float64]:
+    types: Any = importlib.import_module("pyarrow").types
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
+        if not types.is_null(kind):
+            raise TypeError(f"{name} must be numeric (real numbers or booleans), got {kind} in column {label!r}")
+        return np.full(len(column), np.nan)
+    return real_array(f"{name} in column {label!r}", column_of(column))
+
+
+def _text_blocks(frame: pd.DataFrame, name: str) -> Iterator[tuple[tuple[Any, ...], NDArray[Any]]]:
+    """Yield the numbers that a file's texts read as; raise where one is blank or no number."""
+    labels = tuple(frame.columns)
+    rows = np.stack([numbers_of_texts(frame[label].to_numpy()) for label in labels], axis=1)
+    if np.isnan(rows).any():
+        wrong = [label for j, label in enumerate(labels) if np.isnan(rows[:, j]).any()]
+        raise ValueError(f"{name} must hold numbers: a value is missing or text in the columns {wrong} of the file")
+    yield from ((labels, rows[at : at + _BLOCK_ROWS]) for at in range(0, len(rows), _BLOCK_ROWS))
 
 
 def _table_blocks(

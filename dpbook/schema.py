@@ -17,12 +17,24 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 
 from dpbook import _html
 from dpbook._arrays import Array, IntArray
-from dpbook._columns import Column, Rows, Table, number_of, numbers_of, objects, pieces_of, row_items
+from dpbook._columns import (
+    Column,
+    Rows,
+    Table,
+    labels_of_texts,
+    number_of,
+    numbers_of,
+    numbers_of_texts,
+    objects,
+    pieces_of,
+    row_items,
+)
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._late import pd
+from dpbook._sources import Stream, source_of
 from dpbook._validation import analyst_generator, finite_number, flag, integer
 
 __all__ = ["Category", "Flag", "Integer", "Number", "Schema"]
@@ -293,6 +305,8 @@ class Schema:
     True
     >>> schema.example(3)["region"].isin(["north", "south"]).all()
     np.True_
+    >>> schema.part(["smoker", "age"]).names
+    ('smoker', 'age')
     >>> schema.bounds["visits"], schema.cardinalities
     ((0, 50), {'visits': 51, 'region': 2, 'smoker': 2})
 
@@ -401,6 +415,15 @@ class Schema:
             return np.dtype(np.float64)
         return np.dtype(np.int64 if isinstance(kind, Integer) else np.bool_)
 
+    def part(self, names: Sequence[str]) -> Schema:
+        """Return the schema of some columns, those called ``names``, in this order."""
+        if unknown := [name for name in names if name not in self.columns]:
+            raise ValueError(f"names must be columns among {list(self.columns)}, got {unknown}")
+        fills = self.missing
+        if not isinstance(fills, str):
+            fills = {name: fills[name] for name in names if name in fills}
+        return Schema({name: self.columns[name] for name in names}, fills)
+
     def apply(self, data: Any) -> Any:
         """Return ``data`` as frames of this schema, record by record.
 
@@ -409,24 +432,29 @@ class Schema:
 
         Parameters
         ----------
-        data : DataFrame, Arrow table or batches, list of rows, mapping of columns, array, chunks, or Dask collection
+        data : DataFrame, Arrow table or data set, path, list of rows, mapping of columns, array, chunks, or Dask
             A table must have all the columns, under their names. An array has them in the schema's order. A row is a
             mapping, in which a name that is not there is missing, or a sequence in the schema's order, in which what
             lies beyond its end is missing. Masked entries are missing. Other tables, of polars for example, are read
-            through Arrow.
+            through Arrow. A path is that of a Parquet, Arrow or CSV file; the texts of a CSV file are read as the
+            schema says, each by itself: ``"1"`` is then the label 1, and a blank is missing.
 
         Returns
         -------
         DataFrame, iterator of DataFrame, or Dask DataFrame
             One frame for data in memory, a list of Arrow batches included. An iterator of frames, made one at a time,
-            for an iterator of chunks or an Arrow reader. For a Dask collection a Dask DataFrame, whose partitions are
-            made where they live, each with an index of its own.
+            for an iterator of chunks, a path, or an Arrow data set or reader. For a Dask collection a Dask DataFrame,
+            whose partitions are made where they live, each with an index of its own.
         """
-        if is_dask(data):
-            return self._apply_dask(data)
+        source = source_of(data)
+        if is_dask(source):
+            return self._apply_dask(source)
+        if isinstance(source, Stream):
+            _check_header(self.names, list(source.column_names))
+            return (self._frame([piece]) for piece in pieces_of(source, columns=list(self.names), texts=True))
         if isinstance(data, Iterator):
-            return (self._frame(pieces_of(chunk)) for chunk in data)
-        return self._frame(pieces_of(data))
+            return (self._frame(pieces_of(chunk, texts=True)) for chunk in data)
+        return self._frame(pieces_of(source))
 
     def _apply_dask(self, data: Any) -> Any:
         dask: Any = importlib.import_module("dask")
@@ -467,7 +495,8 @@ class Schema:
     def _positions(self, table: Table) -> dict[str, Column]:
         if table.named:
             _check_header(self.names, list(table.names))
-            return {name: table.columns[table.names.index(name)] for name in self.names}
+            found = {name: table.columns[table.names.index(name)] for name in self.names}
+            return {name: _meant(self.columns[name], each) for name, each in found.items()} if table.texts else found
         if len(table.columns) != len(self.names):
             raise ValueError(
                 f"data must, without column names, have {len(self.names)} columns, {', '.join(self.names)}; "
@@ -546,6 +575,11 @@ class Schema:
             return cls(_no_repeats([_column_of_json(each) for each in content["columns"]]), content["missing"])
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError) as error:
             raise ValueError(f"text does not describe a schema: {error}") from None
+
+
+def _meant(kind: Kind, texts: Column) -> Column:
+    """Return what the texts of a file mean in a column of this kind."""
+    return labels_of_texts(texts, kind.states) if isinstance(kind, Category) else numbers_of_texts(texts)
 
 
 def _states(kind: Kind) -> tuple[Any, ...]:

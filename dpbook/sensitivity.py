@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 
-from dpbook._validation import at_least, finite_array, flag, integer, interval, positive
+from dpbook._late import optimize
+from dpbook._validation import at_least, finite_array, flag, fraction, integer, interval, positive
 
 __all__ = [
     "answers_and_halves",
@@ -35,6 +35,8 @@ __all__ = [
     "histogram",
     "jointly",
     "mean_and_shape",
+    "mean_with_missing",
+    "moments_by_cell",
     "of_few_records",
     "rounded",
     "second_moments",
@@ -42,11 +44,13 @@ __all__ = [
 
 Box = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
 
+CELL_GAP = 1e-6  # the same for records in cells
 GAP = 2e-9  # of the squared L2 sensitivity: the search stops when its bound is this close to a pair it has found
 ROUNDING = 1e-11  # of the squared L2 sensitivity: far above what float64 can lose in the search
 SEARCHED = 12  # records with more coordinates get the closed bounds only
 WORK = 1e8  # multiplications the search may spend before it returns the bound that it has
 BATCH = 500_000  # nodes times monomials in one NumPy call
+_CHECK = (0.01, 0.5)  # of the privacy loss, for a histogram that only checks a model
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -230,13 +234,45 @@ def mean_and_shape(*, squares: float, cells: float, norm: int = 1) -> float:
     return _up(2 + 2 * weight) if norm == 1 else _root_up(4 + 2 * weight**2)
 
 
+def mean_with_missing(*, squares: float, cells: float, missing: float, norm: int = 1) -> float:
+    """Exact sensitivity of :func:`mean_and_shape`'s statistics where a record may also be missing, and is counted then.
+
+    Replace-one neighbours, n public. A missing record has no value, square or cell, and ``missing`` in the weighted
+    count of such records. Explained in :doc:`/book/exponential-families/quantiles-with-intervals`.
+
+    Parameters
+    ----------
+    squares, cells, norm
+        As in :func:`mean_and_shape`.
+    missing : float
+        The weight of the count of missing records: up to 1 - squares + cells in L1 it costs nothing.
+
+    Returns
+    -------
+    float
+        The larger of two moves: from one end of the bounds to the other, and from an end to missing.
+
+    Examples
+    --------
+    >>> [mean_with_missing(squares=0.5, cells=0.25, missing=weight) for weight in (0.75, 1.0)]
+    [2.5, 2.75]
+    """
+    there = mean_and_shape(squares=squares, cells=cells, norm=norm)
+    weights = [
+        Fraction(at_least(name, w, 0)) for name, w in (("squares", squares), ("cells", cells), ("missing", missing))
+    ]
+    if norm == 1:
+        return max(there, _up(sum(weights, Fraction(1))))
+    return max(there, _root_up(sum((weight**2 for weight in weights), Fraction(1))))
+
+
 def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> float:
     """Exact sensitivity of sums and of a weighted histogram of the same records, released together.
 
     Replace-one neighbours, n public. A replaced record moves the sums by at most ``sensitivity`` and leaves one cell
-    for another, whose two counts move by ``cells`` each. It is attained where two records that move the sums the most
-    can lie in different cells; else it is an upper bound. Explained in
-    :doc:`/book/exponential-families/is-the-family-right`.
+    for another, whose two counts move by ``cells`` each. A record that is divided among several cells, in parts that
+    add up to one, moves them by no more. It is attained where two records that move the sums the most can lie in
+    different cells; else it is an upper bound. Explained in :doc:`/book/exponential-families/is-the-family-right`.
 
     Parameters
     ----------
@@ -259,6 +295,26 @@ def beside_histogram(sensitivity: float, *, cells: float, norm: int = 1) -> floa
     """
     own, weight = Fraction(at_least("sensitivity", sensitivity, 0)), Fraction(positive("cells", cells))
     return _up(own + 2 * weight) if _norm(norm) == 1 else _root_up(own**2 + 2 * weight**2)
+
+
+def check_share(check: Any) -> float:
+    """Return the share of the privacy loss that a histogram beside sums takes, checked; 0 where there is none."""
+    if check is None or (not isinstance(check, bool) and check == 0):
+        return 0.0
+    share = fraction("check", check)
+    if not _CHECK[0] <= share <= _CHECK[1]:
+        raise ValueError(f"check must be 0 or lie between {_CHECK[0]} and {_CHECK[1]}, got {check}")
+    return share
+
+
+def cell_weight(check: Any, sensitivity: float, mechanism: str) -> float:
+    """Return the weight of a histogram that takes a share ``check`` of the loss beside sums of this sensitivity; or 0.
+
+    That is the share 2w / (Δ + 2w) of the L1 sensitivity, or 2w² / (Δ² + 2w²) of the squared L2 sensitivity.
+    """
+    share = check_share(check)
+    half_odds = share / (1 - share) / 2
+    return sensitivity * (half_odds if mechanism == "laplace" else math.sqrt(half_odds))
 
 
 def jointly(sensitivities: Sequence[float], *, weights: Sequence[float] | None = None, norm: int = 1) -> float:
@@ -365,6 +421,63 @@ def answers_and_halves(questions: int = 1, *, halves: float) -> float:
     """
     count = integer("questions", questions, least=1)
     return _up(2 * count * (1 + Fraction(positive("halves", halves))))
+
+
+def moments_by_cell(by_cell: ArrayLike, overall: ArrayLike, *, norm: int = 1) -> float:
+    """Sensitivity of sums of monomials of records that also lie in cells, some summed cell by cell, some in all.
+
+    Replace-one neighbours, n public. A record is a cell, one of at least two, and a point u of [-1, 1]^p, of which
+    nothing ties one to the other. A monomial u^a with exponents a is summed cell by cell, or over all records; a row of
+    zeros is the constant 1, whose sums by cell are the counts. Explained in :doc:`/book/regression/categories`.
+
+    Parameters
+    ----------
+    by_cell, overall : array_like of int, shape (monomials, p)
+        The exponents of either kind, from 0 to 4; one of the two may be empty.
+    norm : {1, 2}
+        L1 (for Laplace noise) or L2 (for Gaussian noise).
+
+    Returns
+    -------
+    float
+        Exact, rounded up to a float, where the counts and first moments are by cell and all second moments overall (in
+        L1 2 + p (p + 3) / 2 and a term of its own, in L2 the root of 2 + 2 p + 4 floor(p²/4)). For other monomials the
+        value to a relative 1e-6, from above; with many coordinates an upper bound, as close as a few seconds of search
+        bring it.
+
+    Notes
+    -----
+    Flipping signs, and dividing the smaller of two coordinates by the larger one, moves no statistic less: two
+    records in different cells differ the most where one is (1, …, 1). With t the other, a monomial by cell moves by
+    1 + ``|t^a|``, one overall by 1 - t^a.
+
+    Examples
+    --------
+    Seven regions and a response: counts and sums of y by region, and the sum of y².
+
+    >>> from dpbook.sensitivity import moments_by_cell, second_moments
+    >>> moments_by_cell([[0], [1]], [[2]]), moments_by_cell([[0], [1]], [[2]], norm=2)
+    (4.25, 2.0)
+    >>> second_moments([-1] * 7, [1] * 7, intercept=True)  # the six dummies as numbers
+    35.4375
+    """
+    apart, common = _exponents("by_cell", by_cell), _exponents("overall", overall)
+    size = max(apart.shape[1], common.shape[1])
+    apart, common = (each if len(each) else np.zeros((0, size), dtype=np.int64) for each in (apart, common))
+    if size == 0 or apart.shape[1] != common.shape[1]:
+        raise ValueError(
+            f"by_cell and overall must have a column for each coordinate, got {apart.shape} and {common.shape}"
+        )
+    first = np.concatenate([np.zeros((1, size), dtype=np.int64), np.eye(size, dtype=np.int64)])
+    if _same_rows(apart, first) and _same_rows(common, _Moments(size, (2,)).exponents()):
+        if _norm(norm) == 1:
+            return _up(2 + Fraction(size * (size + 3), 2) + max(_opposed(g, size - g) for g in range(size + 1)))
+        return _root_up(Fraction(2 + 2 * size + 4 * (size * size // 4)))
+    if _norm(norm) == 1:
+        return _up(Fraction(_largest_change(apart, common, 1)))
+    nothing = np.zeros((0, size), dtype=np.int64)
+    either = [_largest_change(apart, common, 2), _largest_change(nothing, np.concatenate([apart, common]), 2)]
+    return _root_up(Fraction(max(either)))
 
 
 def rounded(sensitivity: float, statistics: int, unit: float, norm: int = 1) -> float:
@@ -576,7 +689,9 @@ def _least_total(moments: _Moments, box: Box) -> Fraction:
 
     start = np.maximum(near / far, 0.0)
     options = {"ftol": 0.0, "gtol": 1e-15, "maxiter": 300, "maxcor": 30}
-    found = minimize(scaled, start, jac=True, method="L-BFGS-B", bounds=[(s, 1.0) for s in near / far], options=options)
+    found = optimize.minimize(
+        scaled, start, jac=True, method="L-BFGS-B", bounds=[(s, 1.0) for s in near / far], options=options
+    )
     point = [min(max(Fraction(x), low), high) for x, low, high in zip((far * found.x).tolist(), *box, strict=True)]
     slack = sum(
         min(slope * (low - x), slope * (high - x))
@@ -713,3 +828,108 @@ def _slope(powers: NDArray[np.int64], record: NDArray[np.float64], changes: NDAr
         for i, e in enumerate(powers.T)
     ]
     return np.stack(gradient, axis=1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Records in cells: polynomials on the unit cube
+
+
+def _exponents(name: str, given: ArrayLike) -> NDArray[np.int64]:
+    """Return rows of exponents, checked."""
+    rows = finite_array(name, given)
+    if rows.size == 0:
+        return np.zeros((0, 0), dtype=np.int64)
+    if rows.ndim != 2 or (rows != np.rint(rows)).any() or rows.min() < 0 or rows.max() > 4:
+        raise ValueError(f"{name} must hold rows of whole exponents from 0 to 4, got shape {rows.shape}")
+    return rows.astype(np.int64)
+
+
+def _same_rows(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    return sorted(map(tuple, one.tolist())) == sorted(map(tuple, other.tolist()))
+
+
+def _opposed(same: int, opposite: int) -> Fraction:
+    """Return the largest of Σ x - (Σ x² + (Σ s x)²) / 2, x in [0, 1], with this many signs s of either kind.
+
+    It is concave and symmetric, so that x is one number for each sign: 1 for the rarer one, the other follows.
+    """
+    many, few = max(same, opposite), min(same, opposite)
+    level = Fraction(1 + few, 1 + many)
+    gap = many * level - few
+    return many * level + few - (many * level**2 + few + gap**2) / 2
+
+
+def _largest_change(apart: NDArray[np.int64], common: NDArray[np.int64], norm: int) -> float:
+    """Bound the L1 change, or the squared L2 change, between (1, …, 1) and t in another cell, over all t."""
+    found, bound = 0.0, 0.0
+    powers = [norm * apart, norm * common] + ([common] if norm == 2 else [])
+    constant = float(len(apart) + len(common))
+    done: set[bytes] = set()
+    for signs in itertools.product((1, -1), repeat=apart.shape[1]):
+        sign = np.prod(np.array(signs) ** common, axis=1)
+        parts = [np.ones(len(apart)), -sign if norm == 1 else np.ones(len(common))] + ([-2.0 * sign] * (norm == 2))
+        exponents, where = np.unique(np.concatenate(powers), axis=0, return_inverse=True)
+        weights = np.zeros(len(exponents))
+        np.add.at(weights, where.ravel(), np.concatenate(parts))
+        if weights.tobytes() not in done:  # other signs, the same polynomial
+            done.add(weights.tobytes())
+            top, found = _largest_polynomial(weights, exponents, constant, found)
+            bound = max(bound, top)
+    return bound * (1 + ROUNDING)
+
+
+def _largest_polynomial(
+    weights: NDArray[np.float64], exponents: NDArray[np.int64], constant: float, found: float
+) -> tuple[float, float]:
+    """Bound constant + Σ weight x^a on the unit cube by branch and bound; return the bound and the best value seen."""
+    low, high = np.zeros((1, exponents.shape[1])), np.ones((1, exponents.shape[1]))
+    bound, reached = _box_bounds(weights, exponents, low, high)
+    found, bound = max(found, constant + reached), constant + bound
+    budget, batch = WORK / exponents.size / 4, max(1, min(1024, BATCH // len(exponents)))
+    settled = 0.0  # the largest bound of a box that need not be split: exact where a corner attains it
+    while bound.max(initial=0.0) > (1 + CELL_GAP) * found and budget > 0:
+        order = np.argsort(-bound)
+        best, rest = order[:batch], order[batch:]
+        side = np.argmax(high[best] - low[best], axis=1)
+        rows, middle = np.arange(len(best)), (low[best] + high[best])[np.arange(len(best)), side] / 2
+        lows, highs = np.concatenate([low[best]] * 2), np.concatenate([high[best]] * 2)
+        highs[rows, side], lows[len(best) + rows, side] = middle, middle
+        bounds, reached = _box_bounds(weights, exponents, lows, highs)
+        budget -= len(lows)
+        found, bound = max(found, constant + reached), np.concatenate([bound[rest], constant + bounds])
+        low, high = np.concatenate([low[rest], lows]), np.concatenate([high[rest], highs])
+        kept = bound > (1 + CELL_GAP) * found
+        settled = max(settled, float(bound[~kept].max(initial=0.0)))
+        low, high, bound = low[kept], high[kept], bound[kept]
+    return max(float(bound.max(initial=0.0)), settled, found), found
+
+
+def _box_bounds(
+    weights: NDArray[np.float64], exponents: NDArray[np.int64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Bound a polynomial on boxes of the unit cube, by its ends and by its tangent; return the largest value seen.
+
+    Monomials grow, so that each lies between its values at two corners; and what a tangent at the centre leaves out is
+    at most, with all weights taken as positive, what it leaves out at the upper corner.
+    """
+    centre, radius = (low + high) / 2, (high - low) / 2
+    at_low, at_high, at = (_monomials(each, exponents) for each in (low, high, centre))
+    ends = at_high @ np.maximum(weights, 0) + at_low @ np.minimum(weights, 0)
+    slopes = np.stack(
+        [
+            _monomials(centre, np.maximum(exponents - np.eye(exponents.shape[1], dtype=np.int64)[i], 0))
+            * exponents[:, i]
+            for i in range(exponents.shape[1])
+        ],
+        axis=1,
+    )  # (box, coordinate, monomial)
+    slope, steepest = slopes @ weights, slopes @ np.abs(weights)
+    left_out = (at_high - at) @ np.abs(weights) - (steepest * radius).sum(axis=1)
+    tangent = at @ weights + (np.abs(slope) * radius).sum(axis=1) + np.maximum(left_out, 0.0)
+    corner = _monomials(centre + np.sign(slope) * radius, exponents) @ weights
+    return np.minimum(ends, tangent), float(max((at @ weights).max(), corner.max()))
+
+
+def _monomials(points: NDArray[np.float64], exponents: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return every monomial at every point, (point, monomial)."""
+    return np.asarray(np.prod(points[:, None, :] ** exponents, axis=2))

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpbook import diagnostics
+from dpbook._late import pd
 from dpbook._validation import integer
 
 __all__ = ["Study", "cell_rng", "corrected", "judge", "load"]

@@ -447,6 +447,7 @@ def test_a_verdict_refutes_or_says_that_nothing_is_proved() -> None:
     result = audit(lambda data, rng: data, 0, 1, trials=2000)
     assert result.verdict(1.0).startswith("Refuted: epsilon is at least 4.88")
     assert "proves nothing" in result.verdict(result.epsilon)
+    assert "2000 trials have no power against a claimed 6" in result.verdict(6.0)
     with pytest.raises(ValueError, match="claimed must be at least 0"):
         result.verdict(-1)
     with pytest.raises(dataclasses.FrozenInstanceError):

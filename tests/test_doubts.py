@@ -23,6 +23,7 @@ from dpbook.doubts import (
     Misfit,
     PoorApproximation,
     PriorConflict,
+    PriorDecides,
     examine,
     prior_conflict,
     say,
@@ -30,7 +31,7 @@ from dpbook.doubts import (
     tail_probability,
 )
 
-KINDS = (ConvergenceWarning, FewDraws, ManyClipped, Misfit, PoorApproximation, PriorConflict)
+KINDS = (ConvergenceWarning, FewDraws, ManyClipped, Misfit, PoorApproximation, PriorConflict, PriorDecides)
 
 
 def autoregressive(phi: float, shape: tuple[int, ...], rng: np.random.Generator) -> Any:

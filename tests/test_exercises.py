@@ -23,7 +23,7 @@ CHECKED = [(chapter, label) for chapter in CHAPTERS for label in GRADING[chapter
 WRONG = [
     (chapter, label, name)
     for chapter in CHAPTERS
-    for label, answers in GRADING[chapter].WRONG.items()
+    for label, answers in GRADING[chapter].exercises.wrong_answers.items()
     for name in answers
 ]
 
@@ -92,7 +92,7 @@ def test_a_checked_exercise_is_complete(chapter: str, label: str) -> None:
     assert re.search(rf'assert grade\("{label}".*\)\.passed', graded.source)
     assert "remove-cell" in graded.metadata.tags
     assert label in GRADING[chapter].exercises._hidden
-    assert GRADING[chapter].WRONG[label], "no typical wrong answer"
+    assert GRADING[chapter].exercises.wrong_answers[label], "no typical wrong answer"
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -118,7 +118,7 @@ def test_an_empty_answer_fails(chapter: str, label: str, empty: Any) -> None:
 
 @pytest.mark.parametrize(("chapter", "label", "name"), WRONG, ids=lambda value: str(value))
 def test_a_typical_wrong_answer_fails_with_a_message_that_helps(chapter: str, label: str, name: str) -> None:
-    answer, words = GRADING[chapter].WRONG[label][name]
+    answer, words = GRADING[chapter].exercises.wrong_answers[label][name]
     verdict = GRADING[chapter].exercises.check(label, answer, student=GRADING[chapter].STUDENT)
     assert not verdict.passed
     assert re.search(words, verdict.message), verdict.message
@@ -222,5 +222,5 @@ def test_how_to_use_shows_what_a_check_says() -> None:
     found = re.search(r'^check\("(.*)", release\)\n(.*)$', page, re.M)
     assert found is not None
     grading = GRADING["background"]
-    answer, _ = grading.WRONG[found.group(1)]["sensitivity_1"]
+    answer, _ = grading.exercises.wrong_answers[found.group(1)]["sensitivity_1"]
     assert repr(grading.exercises.check(found.group(1), answer)) == found.group(2)

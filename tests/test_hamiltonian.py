@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpbook._arrays import Array
-from dpbook.hamiltonian import Info, Kernel, State, Tuning, WarmUp, by_chain
+from dpbook.hamiltonian import Info, Kernel, State, Tuning, WarmUp, _learnt, by_chain
 from dpbook.sampling import run
 
 COVARIANCES = np.array([[[1.0, 0.9], [0.9, 1.0]], [[100.0, -0.5], [-0.5, 0.01]], [[0.2, 0.0], [0.0, 3.0]]])
@@ -123,3 +123,27 @@ def test_by_chain_undoes_the_order_of_the_batch(chains: int) -> None:
     found = by_chain(batch, chains)
     assert found.shape == (chains, 6 // chains, 2)
     np.testing.assert_array_equal(np.moveaxis(found, -1, 0).reshape(2, 6), batch)
+
+
+def _window(covariance: Array, chains: int, each: int, seed: int = 1) -> Array:
+    rng, dim = np.random.default_rng(seed), len(covariance)
+    drawn = rng.normal(size=(each, chains, dim)) @ np.linalg.cholesky(covariance).T
+    return np.moveaxis(drawn, 2, 1)
+
+
+def test_in_many_dimensions_a_good_metric_is_kept_and_a_bad_one_is_not() -> None:
+    """Twenty chains of 30 draws say little of 40 variances and 780 covariances, unless the metric is far off."""
+    dim, chains = 40, 20
+    good = np.tile(np.eye(dim)[..., None], chains)
+    learnt = _learnt(_window(np.eye(dim), chains, 45), good, chains)[..., 0]
+    off = np.linalg.eigvalsh(learnt @ learnt.T)
+    sample = _window(np.eye(dim), chains, 45)[15:].swapaxes(1, 2).reshape(-1, dim)
+    assert np.ptp(off) < 0.2 * np.ptp(np.linalg.eigvalsh(np.cov(sample.T)))
+    wide = np.diag(np.geomspace(1e-4, 1e4, dim))
+    metric = good
+    for seed in range(3):  # the windows of a warm-up
+        metric = _learnt(_window(wide, chains, 100, seed), metric, chains)
+    root = np.linalg.solve(np.sqrt(wide), metric[..., 0])
+    ratio = np.linalg.eigvalsh(root @ root.T)
+    assert ratio[0] > 0.4
+    assert ratio[-1] < 2.5

@@ -385,3 +385,18 @@ def test_noise_by_its_mechanism_is_that_of_the_mechanism_and_tells_its_scale():
     assert noisy.tolist() == noise.add_gaussian_to_sum(total, scale, source(1)).tolist()
     with pytest.raises(ValueError, match="epsilon must be at least"):
         noise.on_sum("laplace", 1.0, 1e-9, 0.0, None, unit=2.0**-32, statistics=1)  # before there is a sum
+
+
+def test_noise_of_many_entries_is_drawn_in_parts_that_keep_their_order():
+    value = np.arange(2 * noise._SIDE_BY_SIDE + 7).reshape(-1, 1)
+    sizes = []
+
+    def measurement(entries):
+        sizes.append(len(entries))
+        return [entry + 1 for entry in entries]
+
+    found = noise._entrywise(measurement, value, np.int64)
+    np.testing.assert_array_equal(found, value + 1)
+    assert found.shape == value.shape
+    assert len(sizes) == 3
+    assert max(sizes) <= noise._SIDE_BY_SIDE

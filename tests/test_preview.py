@@ -85,6 +85,7 @@ def test_a_plan_says_epsilon_and_the_widths_to_expect() -> None:
     assert (plan.epsilon, plan.width, plan.low, plan.high) == (0.813, 0.05, 0.046, 0.055)
     assert "epsilon=0.813" in repr(plan)
     assert "between 0.046 and 0.055" in repr(plan)
+    assert "width 1,530, expected between 1,400 and 16,000" in repr(EpsilonPlan(0.8, width=1531.2, low=1400, high=16e3))
 
 
 @pytest.mark.parametrize("wrong", [{"epsilon": 0.0}, {"width": float("nan")}, {"low": 0.06}, {"high": 0.04}])

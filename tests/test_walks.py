@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 from dpbook import PrivacyBudget, Release, Schema, aggregate, expfam, graphical, models, regression
-from dpbook.schema import Number
+from dpbook.schema import Category, Number
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dpbook"
@@ -53,6 +53,8 @@ TWO = pd.DataFrame({"a": X[:, 0] > 4, "b": Y > 10}).astype(int)
 PAIRS = np.column_stack([X, Y])
 EVENTS = rng().poisson(5, size=(3, 6, 2))
 REGRESSION = aggregate.ConjugateRegression(prior=aggregate.Flat())
+LABELLED = pd.DataFrame({"g": np.where(X[:, 0] > 4, "b", "a"), "x": X[:, 0], "y": Y})
+SCHEMA = Schema({"g": Category(["a", "b"]), "x": Number(0, 10), "y": Number(-5, 25)})
 SCALED = models.Model({"most": models.Uniform(5, 15)}, lambda parameters, uniforms: parameters["most"] * uniforms[0])
 PRIOR = regression.NormalInverseGamma([0.0, 0.0], 0.01, 2.0, 2.0)
 WALKS = [
@@ -82,6 +84,11 @@ WALKS = [
         lambda release: regression.infer(release, PRIOR, draws=400, rng=rng()),
     ),
     Walk(
+        "regression, a schema",
+        lambda **given: regression.release(LABELLED, "y", schema=SCHEMA, **given),
+        lambda release: regression.infer(release, draws=80, chains=4, rng=rng()),
+    ),
+    Walk(
         "graphical",
         lambda **given: graphical.release(TWO, {"a": 2, "b": 2}, [("a", "b")], **given),
         graphical.fit,
@@ -98,7 +105,7 @@ WALKS = [
         lambda release: models.infer(release, SCALED, draws=400, rng=rng()),
     ),
 ]
-pytestmark = pytest.mark.filterwarnings("ignore::dpbook.ConvergenceWarning")  # walks are short
+pytestmark = pytest.mark.filterwarnings("ignore::dpbook.doubts.Doubt")  # walks are short
 EVERY = pytest.mark.parametrize("walk", WALKS, ids=[walk.row for walk in WALKS])
 
 

@@ -1,7 +1,7 @@
 """The tests that grade the exercises of chapter 1, with typical wrong answers: for instructors.
 
 ``grade("ex-…", answer)`` runs the public check and then the hidden tests, whose numbers come from a generator;
-``WRONG`` holds, for each exercise, answers that people give, by name, and what the check says to them.
+``exercises.wrong_answers`` holds answers that people give, by name, and what the check says to them.
 """
 
 from __future__ import annotations
@@ -33,17 +33,11 @@ from dpbook.accounting import (
 from dpbook.datasets import load_fair
 from dpbook.exercises import calibrated, close, expect, number, private
 
-grade = exercises.grade
+grade, wrong = exercises.grade, exercises.wrong
 
 Rng = np.random.Generator
 
-WRONG: dict[str, dict[str, tuple[Any, str]]] = {}
 STUDENT = "reader"  # whose numbers the wrong answers have
-
-
-def wrong(label: str, **answers: tuple[Any, str]) -> None:
-    """Enter typical wrong answers to an exercise, each with words of the message that it deserves."""
-    WRONG[label] = answers
 
 
 # 1.1 Why aggregates leak ---------------------------------------------------------------------------------------------

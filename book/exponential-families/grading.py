@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from checks import exercises
 
 from dpbook.exercises import close
 
-grade = exercises.grade
+grade, wrong = exercises.grade, exercises.wrong
 
 Rng = np.random.Generator
 
-WRONG: dict[str, dict[str, tuple[Any, str]]] = {}
 STUDENT = "reader"  # whose numbers the wrong answers have
-
-
-def wrong(label: str, **answers: tuple[Any, str]) -> None:
-    """Enter typical wrong answers to an exercise, each with words of the message that it deserves."""
-    WRONG[label] = answers
 
 
 # 3.2 The naive posterior and how it lies -----------------------------------------------------------------------------

@@ -40,7 +40,7 @@ TRIALS = 200
 OF_TRIALS = {0: 1.0, 1: 0.3, 2: 0.15}  # by covariates of a regression, whose posteriors take longest: 60 and 30 of 200
 DRAWS, DRAWS_OF_LINES = 1000, 400  # of each posterior; of a regression's
 GOAL, GIVEN_UP = 0.92, 0.03  # coverage that is enough, and how much less than without privacy is allowed
-CHECK = 0.1  # share of epsilon that a family's check takes
+CHECK = 0.1  # share of epsilon that the check of a family or of a regression takes
 BINS = 8  # of a histogram
 LEAST_SHARE = 0.01  # of the records in a bin that is judged
 RECORDS_PER_PARTITION = 100
@@ -71,19 +71,19 @@ def resamples(problem: Problem, n: int, trials: int, rng: np.random.Generator) -
 
 
 def regress(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
-    """Ask for a linear regression; the truth is least squares on the whole file, unclipped."""
+    """Ask for a linear regression with its check; the truth is least squares on the whole file, unclipped."""
     problem = cell.problem
     file, samples = resamples(problem, cell.n, trials, rng)
     ends = [bounds_of(problem.file, name, cell.bounds) for name in (*problem.covariates, problem.response)]
     box = Box(*np.array(ends, dtype=float).T)
+    bounds: dict[str, Any] = {"x_bounds": ends[:-1], "y_bounds": ends[-1]}
     releases = [
-        regression.release(
-            rows[:, :-1], rows[:, -1], x_bounds=ends[:-1], y_bounds=ends[-1], epsilon=cell.epsilon, rng=rng
-        )
+        regression.release(rows[:, :-1], rows[:, -1], **bounds, epsilon=cell.epsilon, check=CHECK, rng=rng)
         for rows in samples
     ]
-    layout = regression.Layout(len(problem.covariates), True)
     posteriors = read(regression.infer, releases, rng, draws=DRAWS_OF_LINES)
+    layout = regression.Layout(len(problem.covariates), True)
+    plain = [regression.release(rows[:, :-1], rows[:, -1], **bounds, epsilon=cell.epsilon, rng=rng) for rows in samples]
     one = np.stack([np.column_stack([np.ones(cell.n), box.inside(rows)]) for rows in samples])
     published, ridge = adassp(one.swapaxes(1, 2) @ one, cell.n, cell.epsilon, box, rng)
     return Measured(
@@ -95,8 +95,8 @@ def regress(cell: Cell, trials: int, rng: np.random.Generator) -> Measured:
         doubted(posteriors),
         Estimates(*(np.stack(part) for part in zip(*map(least_squares, samples), strict=True))),
         {
-            "naive": naive(releases, layout, box),
-            "bootstrap": bootstrap(releases, layout, box, rng),
+            "naive": naive(plain, layout, box),
+            "bootstrap": bootstrap(plain, layout, box, rng),
             "adassp": ridge._replace(point=published),
         },
         outside(file, ends),

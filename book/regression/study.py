@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import study_cases
+import study_labels
 from numpy.typing import NDArray
 from study_cases import quiet_infer
 
@@ -527,4 +528,5 @@ STUDIES: dict[str, Study] = {
     "runtime": Study(runtime, [(n, each) for n in SIZES for each in [*_TIMED, *["individual"] * (n <= 100)]], 10, SEED),
     "dimension": Study(dimension, [(d,) for d in (1, 2, 5, 10, 20, 35, 50)], 4, SEED),
     **study_cases.STUDIES,
+    **study_labels.STUDIES,
 }

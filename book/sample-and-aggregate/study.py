@@ -513,7 +513,7 @@ STUDIES: dict[str, Study] = {
             for shape in _SHAPES
             if m * size < 500_000
         ],
-        trials=40,
+        trials=20,
         seed=SEED,
     ),
     "earnings": Study(

@@ -18,7 +18,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-import pandas as pd
 from joblib.externals.loky.backend.reduction import dumps
 from joblib.parallel import get_active_backend
 from numpy.typing import ArrayLike
@@ -26,6 +25,7 @@ from tqdm import tqdm
 
 from dpbook._arrays import Array
 from dpbook._columns import own_frame
+from dpbook._late import pd
 from dpbook._validation import finite_array, integer
 from dpbook.aggregate.laws import checked_partitions
 from dpbook.aggregate.regression import Regression
@@ -99,7 +99,8 @@ class Split:
         labels = np.random.default_rng(None if rng is None else rng.integers(2**63, size=2))
         if isinstance(posterior, Regression):
             groups = 2 * count if halved else count
-            moments = posterior._moments(data if schema is None else schema.apply(data), groups, public, labels)
+            count_of = known if public is None else public
+            moments = posterior._moments(data if schema is None else schema.apply(data), groups, count_of, labels)
             size = int(moments.n.sum())
             checked_partitions(count, size, least)
             parts, halves = (pair_up(moments), moments) if halved else (moments, None)

@@ -11,17 +11,17 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, TypeAlias, overload
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import isotonic_regression
 
 from dpbook import _html
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import fraction, one_of
 from dpbook.aggregate.laws import (
     RESCALES,
@@ -32,6 +32,7 @@ from dpbook.aggregate.laws import (
     score_of,
 )
 from dpbook.aggregate.spread import CLIPPING_SD, Doubts, Told, doubts_of_quantile, doubts_of_score
+from dpbook.blocks import by_blocks
 from dpbook.latent_noise import normal_laplace_cdf
 from dpbook.release import Release
 
@@ -41,6 +42,10 @@ Z_GRID = np.linspace(-9.0, 9.0, 1801)  # full-data z-scores considered; beyond, 
 COARSE = Z_GRID[::10]  # where the law is a mixture over what is not known
 DRAWS = 4000
 TOO_MANY = 0.5  # share of failed partitions with which a search may prefer an empty interval to that of the others
+SCATTERED = 1.3  # times the variance of answers that posteriors allow
+FAR = 3.3  # posterior sds between a cutoff and the middle that few questions ask for
+RULED = 5.0  # the largest bias met in real records, in sds of a partition, times the root of its records
+SEEN = 0.98  # share of the values of a bias that have its sign
 UNSAFE = 0.025  # a search for bounds that fails with this probability leaves a 95 % interval without ends
 
 # A number where one question was asked, an array where several were.
@@ -48,27 +53,33 @@ Estimate: TypeAlias = Any
 
 
 @overload
-def infer(release: Release, *, rescale: str | None = None) -> CombinedProbability | CombinedQuantile: ...
+def infer(
+    release: Release, *, rescale: str | None = None, n_jobs: Any = None
+) -> CombinedProbability | CombinedQuantile: ...
 @overload
 def infer(
-    release: Sequence[Release], *, rescale: str | None = None
+    release: Sequence[Release], *, rescale: str | None = None, n_jobs: Any = None
 ) -> list[CombinedProbability | CombinedQuantile]: ...
 def infer(
-    release: Release | Sequence[Release], *, rescale: str | None = None
+    release: Release | Sequence[Release], *, rescale: str | None = None, n_jobs: Any = None
 ) -> CombinedProbability | CombinedQuantile | list[CombinedProbability | CombinedQuantile]:
     """Return what a release says of the full-data posterior probabilities or quantiles, with intervals.
 
     Post-processing: it reads the release alone, so the privacy of the release is untouched, and its answers stay in
-    range whatever the noise. It warns where the release shows that partitions failed, differ widely, share a bias or
-    lie at their bounds, and where a search for bounds may have failed. Explained in
+    range whatever the noise. It warns where the release shows that partitions failed, differ widely, scatter by more
+    than their posteriors allow, share a bias or lie at their bounds; where a probability is so close to 0 or 1 that a
+    bias is as likely a reason; and where a search for bounds may have failed. Explained in
     :doc:`/book/sample-and-aggregate/posterior-probabilities` and :doc:`/book/sample-and-aggregate/when-parts-differ`.
 
     Parameters
     ----------
     release : Release or sequence of Release
-        From :func:`release_probability` or :func:`release_quantile`.
+        From :func:`release_probability` or :func:`release_quantile`; not several put :func:`~dpbook.together`, each of
+        which was split into partitions of its own.
     rescale : {"corrected", "source"}, optional
         How a mean of probabilities is sharpened to a point estimate; ``"source"`` leaves the source's bias in it.
+    n_jobs : int or executor, optional
+        Divide a sequence into blocks that run in so many processes (-1: one on every core) or on a Dask client.
 
     Returns
     -------
@@ -87,17 +98,30 @@ def infer(
     ... )
     >>> answer = aggregate.infer(release)
     >>> answer
-    CombinedProbability(Pr(x ≤ 1.99) about 0.010, Pr(x ≤ 2) about 0.418; 200 partitions, epsilon=2)
+    CombinedProbability(Pr(x ≤ 1.99) about 0.010, Pr(x ≤ 2) about 0.413; 200 partitions, epsilon=2)
     >>> answer.summary(0.9).round(2)
                   estimate  mean    sd    5%   95%
-    Pr(x ≤ 1.99)      0.01  0.02  0.04  0.00  0.09
-    Pr(x ≤ 2)         0.42  0.43  0.20  0.12  0.78
+    Pr(x ≤ 1.99)      0.01  0.05  0.12  0.00  0.28
+    Pr(x ≤ 2)         0.41  0.43  0.28  0.02  0.93
     """
     if isinstance(release, Release):
         return _spoken(_combined(release, rescale))
     if isinstance(release, (str, bytes, Mapping)) or not isinstance(release, Sequence):
         raise TypeError(f"release must be a Release or a sequence of them, got {release!r}")
-    return [_spoken(_combined(each, rescale)) for each in release]
+    if n_jobs is None:
+        return [_spoken(_combined(each, rescale)) for each in release]
+    found = by_blocks(partial(_all_combined, rescale=rescale), release, rng=None, n_jobs=n_jobs)
+    return [_spoken(each) for each in found]
+
+
+def _all_combined(
+    releases: Sequence[Any], *, rescale: str | None, rng: object
+) -> list[CombinedProbability | CombinedQuantile]:
+    """Return what a block of releases says, with what takes time computed; nothing is random."""
+    found = [_combined(each, rescale) for each in releases]
+    for each in found:
+        list(each._doubtful())
+    return found
 
 
 def _combined(release: Any, rescale: str | None) -> CombinedProbability | CombinedQuantile:
@@ -106,7 +130,12 @@ def _combined(release: Any, rescale: str | None) -> CombinedProbability | Combin
     models = {"posterior probability", "posterior quantile"}
     if release.model not in models:
         raise ValueError(f"release must be of model {' or '.join(map(repr, sorted(models)))}, got {release.model!r}")
-    release.require(model=release.model, several=False)  # each was split into partitions of its own
+    if release.parts:
+        raise ValueError(
+            f"release must be a single one here, got {len(release.parts)} put together: each was split into partitions "
+            "of its own, and what averages over partitions of the same records lose is neither the same nor "
+            "independent; pass the one with the largest epsilon, or make one release with all of epsilon"
+        )
     if release.model == "posterior quantile":
         if rescale is not None:
             raise ValueError("rescale applies to a release of a posterior probability, not of a quantile")
@@ -143,9 +172,9 @@ class Combined(abc.ABC):
     >>> answer.summary().index.tolist(), answer.labels
     (['50% quantile of x'], {'quantile': ('50% quantile of x',)})
     >>> print(answer.estimate.round(2), answer.mean("quantile").round(2), answer.sd("quantile").round(3))
-    1.99 1.99 0.017
+    1.99 1.99 0.023
     >>> print(answer.quantile([0.1, 0.9], "quantile").round(2), answer.interval(0.8, "quantile").round(2))
-    [1.97 2.01] [1.97 2.01]
+    [1.96 2.01] [1.96 2.01]
     >>> answer.draws["quantile"].shape
     (1, 4000)
     """
@@ -279,17 +308,36 @@ class Combined(abc.ABC):
         failed = float(np.median(self._doubts[0].failed))
         if failed > 0.05:
             yield f"about {failed:.0%} of the partitions failed; {remedy}, or a proper prior"
-        seen = [(self._told(place), doubts) for place, doubts in enumerate(self._doubts)]
+        told = self._told(0)
         # What nine in ten of the values that are equally likely agree on.
         flat = min(float(np.quantile(each.slope / np.sqrt(1 - each.failed), 0.9)) for each in self._doubts)
         lost = max(float(np.quantile(each.variance / each.spread**2, 0.1)) for each in self._doubts)
-        usual = 3 * (2 + seen[0][0].nuisance) / seen[0][0].size  # of what normal records make partitions differ by
-        if flat < 0.75 or (self.name == "quantile" and lost > max(0.5, usual)):
+        usual = 3 * (2 + told.nuisance) / told.size  # of what normal records make partitions differ by
+        if self.name == "probability" and self._scattered > SCATTERED:
+            yield (
+                "the partitions' answers scatter by more than their posteriors allow, as where a few records rule a "
+                f"fit or errors differ in spread; {remedy}, or a posterior that is not as sure of itself"
+            )
+        elif flat < 0.75 or (self.name == "quantile" and lost > max(0.5, usual)):
             yield f"the partitions differ widely in how much they know; {remedy}"
-        rest = [np.sqrt(doubts.variance / told.partitions + 2 * told.scale[0] ** 2) for told, doubts in seen]
-        shift = max(float(np.quantile(each.shift / sd, 0.1)) for each, sd in zip(self._doubts, rest, strict=True))
-        if shift > 2.0:
+        # A bias is seen where nearly all of the values have the same sign.
+        if max(float(np.mean(sign * each.shift > 0)) for each in self._doubts for sign in (-1, 1)) > SEEN:
             yield f"the partitions mislead in the same direction, as small samples of skewed records do; {remedy}"
+        elif self._far:
+            yield (
+                "the partitions put a cutoff far outside of the posterior; it may lie there, or they may share the "
+                f"bias of small samples that a few records rule, which noise or halves hide; {remedy}"
+            )
+
+    @property
+    def _scattered(self) -> float:
+        """How many times the variance that posteriors allow the answers have, at least, as nine in ten values agree."""
+        return max(float(np.quantile(each.excess, 0.1)) for each in self._doubts)
+
+    @property
+    def _far(self) -> bool:
+        """Whether an answer is so sure that a bias is as likely a reason, of a size that real records have."""
+        return False
 
     def _named(self, name: str | None, value: Any) -> Any:
         found = np.asarray(value)[()]
@@ -375,6 +423,14 @@ class CombinedProbability(Combined):
         count = np.size(settings["cutoff"]) if self._tells else 0
         return [doubts_of_score(self._told(place), settings["method"], settings.get("p_min")) for place in range(count)]
 
+    @property
+    def _far(self) -> bool:
+        partitions = int(self.release.settings["partitions"])
+        biased = RULED * math.sqrt(partitions / max(1, self.release.n // partitions))
+        low, middle, high = np.moveaxis(_crossings(*self._law, np.array([0.975, 0.5, 0.025])), -1, 0)
+        away = np.minimum(np.abs(middle), Z_GRID[-1])
+        return bool(((low * high > 0) & (away > FAR) & (away < FAR + biased)).any())
+
     def _ends(self, tails: Array) -> tuple[Array, Array]:
         """Invert the law of the noisy aggregate given the full-data z-score: Laplace noise and what averaging loses."""
         grid, cdf = self._law
@@ -420,7 +476,7 @@ class CombinedQuantile(Combined):
     ...     rows, 0.5, posterior=aggregate.ConjugateRegression(), partitions=200, epsilon=2.0,
     ...     bounds=aggregate.Centred((-10, 10)), rng=rng,
     ... ))
-    CombinedQuantile(50% quantile of x about 2.01; 200 partitions, epsilon=2)
+    CombinedQuantile(50% quantile of x about 2; 200 partitions, epsilon=2)
     """
 
     release: Release
@@ -519,12 +575,13 @@ class CombinedQuantile(Combined):
         for place, doubts in enumerate(self._doubts):
             told = self._told(place)
             alive = 1 - doubts.failed[:, None]
-            variance, scale = doubts.variance / told.partitions + doubts.shift**2, told.scale[0] / alive
+            variance, scale = doubts.variance / told.partitions, told.scale[0] / alive
+            mean = told.answer / alive - doubts.push[:, None]
             sd = np.sqrt(variance[:, None] + 2 * scale**2)
-            middle = float(np.median(told.answer / alive))
-            reach = np.arcsinh(15 * float(np.max(sd + np.abs(told.answer / alive - middle))) / float(sd.min()))
+            middle = float(np.median(mean))
+            reach = np.arcsinh(15 * float(np.max(sd + np.abs(mean - middle))) / float(sd.min()))
             grid = middle + float(sd.min()) * np.sinh(np.linspace(-reach, reach, 801))
-            cdfs.append(normal_laplace_cdf(grid, told.answer / alive, variance[:, None], scale).mean(axis=0))
+            cdfs.append(normal_laplace_cdf(grid, mean, variance[:, None], scale).mean(axis=0))
             grids.append((low + high) / 2 + (high - low) / 2 * grid)
         return np.array(grids), np.array(cdfs)
 
@@ -569,8 +626,8 @@ def _mixture(told: Told, doubts: Doubts, method: str, p_min: float | None) -> Ar
     m, alive = told.partitions, 1 - doubts.failed[:, None]
     grid, means, relative = _law_of_scores(method, m, p_min)
     scores = np.interp(doubts.slope[:, None] / alive * COARSE, grid, means)
-    variance = doubts.variance[:, None] / m * relative + doubts.shift[:, None] ** 2
-    return np.asarray(normal_laplace_cdf(told.answer, alive * scores, variance, told.scale[0]).mean(axis=0))
+    variance, means = doubts.variance[:, None] / m * relative, alive * scores + doubts.push[:, None]
+    return np.asarray(normal_laplace_cdf(told.answer, means, variance, told.scale[0]).mean(axis=0))
 
 
 def _in_order(noisy: Array, points: Array, *, increasing: bool) -> Array:

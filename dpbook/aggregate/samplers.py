@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import analyst_generator, finite_array, integer
 from dpbook.schema import Schema
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import abc
 import importlib
+import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from tqdm import tqdm
 
 from dpbook._arrays import Array, IntArray
 from dpbook._columns import Named, Rows, Table, element_by_element, holds_tables, own_frame, pieces_of
 from dpbook._dask import dask_partitions, is_dask
+from dpbook._late import pd
+from dpbook._sources import Stream, source_of
 from dpbook.records import as_chunks
 from dpbook.schema import Schema
 
@@ -124,10 +126,12 @@ def _orders(
 
 
 def count_records(data: Any) -> int | None:
-    """Return the number of records, or None for an iterator, which cannot be counted without being read."""
+    """Return the number of records, or None for what cannot be counted without being read, such as an iterator."""
+    if isinstance(data, (str, os.PathLike, Stream)) or _is_data_set(data):
+        return int(source_of(data).count())
     if is_dask(data):
         return sum(_dask_lengths(dask_partitions(data, None, "data")))
-    if isinstance(data, Iterator):
+    if isinstance(data, Iterator) or (not hasattr(data, "__len__") and _comes_late(data)):
         return None
     try:
         if holds_tables(data):
@@ -138,6 +142,15 @@ def count_records(data: Any) -> int | None:
         raise TypeError(
             f"data must be an array, a table, an iterator of chunks or a Dask collection, got {kind}"
         ) from None
+
+
+def _comes_late(data: Any) -> bool:
+    """Say whether this is another library's stream, or a frame of it that is still to be computed."""
+    return hasattr(data, "__arrow_c_stream__") or type(data).__module__.split(".")[0] == "polars"
+
+
+def _is_data_set(data: Any) -> bool:
+    return type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "count_rows")
 
 
 def partition_moments(
@@ -302,17 +315,17 @@ def _readable(data: Any) -> Any:
     """Return data in a form that sums over records take: columns by name, a list of tables as a stream."""
     if holds_tables(data):
         return element_by_element(data)
-    foreign = hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] not in ("pandas", "pyarrow")
-    if foreign or isinstance(data, Mapping) or getattr(getattr(data, "dtype", None), "names", None):
+    data = source_of(data)
+    if isinstance(data, Mapping) or getattr(getattr(data, "dtype", None), "names", None):
         return _Pieces(list(pieces_of(data))).take(np.arange(count_records(data) or 0))
     return data
 
 
 def _rows(data: Any, columns: list[str]) -> Iterator[Array]:
     """Yield float chunks with the covariates first and the response last, from named columns or in their order."""
-    pieces = data if isinstance(data, Iterator) else iter([data])
+    pieces = data if isinstance(data, Iterator) else iter([data])  # of a reader, its batches
     for piece in map(_readable, pieces):
-        named = hasattr(piece, "columns")
+        named = hasattr(piece, "columns") or isinstance(piece, Stream)
         for chunk in as_chunks(piece, columns if named else None):
             if chunk.shape[1] != len(columns):
                 raise ValueError(

@@ -29,19 +29,24 @@ KEPT = 128  # equally likely values of what is not known
 TAIL = 4.0
 # By how much heavy-tailed errors may steepen a slope, relative to the loss that halves show.
 STEEP = 1.25
-# A shift that halves show may come back, in either direction, this many times as large.
-BIAS = 1.5
+# Between these a bias may lie, in units of what halves show of it; 1 where it falls like one over the records.
+BIAS = (0.5, 6.0)
+# One in so many times the sign of a bias is not the one that halves show: they may be too small for any law.
+REVERSED = 4
+# Sd of what clipping adds to the mean difference between quantiles and those of halves, in sds of partitions.
+_CLIPPED = 0.01
 # Sds of a clipped quantile's error from clipping on one side more than on the other, in sds of partitions; measured.
 CLIPPING_SD = 0.15
 _NODES = 48
 _GRID = 160  # values tried, equally likely beforehand, for each thing that is not known
 _EVEN = (np.arange(_GRID) + 0.5) / _GRID
 _ANGLES = (_EVEN - 0.5) * math.pi  # whose tangents are quantiles of a Cauchy distribution
-_MISFIT = 0.03  # prior scale of the logarithm of the spread of answers, relative to theory
+_MISFIT = 0.25  # prior scale of the logarithm of the spread of answers, relative to theory
 _HEAVY = 1.0  # prior mean of the logarithm of how many times more than theory has for normal records halves differ
 _NEVER = 0.8  # prior probability that no partition fails
 _KURTOSIS = 6.0  # of differences between partitions and their halves
-_SKEWNESS = 0.04  # prior scale of the shift of one partition's answer, in its sds, times the root of its records
+_SKEWNESS = 0.75  # prior scale of a bias that partitions share, in sds of one, times the root of its records
+_STUDENT = (2 * _EVEN - 1) / np.sqrt(2 * _EVEN * (1 - _EVEN))  # quantiles of Student's t with two degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ class Doubts(NamedTuple):
 
     ``failed`` is the share of partitions without an answer, ``slope`` how an average of scores moves with the full-data
     score (1 for equal partitions), ``variance`` that of the average about its mean, times the number of partitions,
-    ``shift`` the sd of a bias that all partitions have in common, and ``spread`` the sd of the answers.
+    ``shift`` a bias that all partitions have in common, as halves show it, ``spread`` the sd of the answers, and
+    ``excess`` how many times the variance they have that their posteriors allow.
     """
 
     failed: Array
@@ -73,6 +79,12 @@ class Doubts(NamedTuple):
     variance: Array
     shift: Array
     spread: Array
+    excess: Array
+
+    @property
+    def push(self) -> Array:
+        """The bias, with the sign that halves show or, less likely, the other one."""
+        return np.where(np.arange(KEPT) % REVERSED == 0, -self.shift, self.shift)
 
 
 class ScoreLaw(NamedTuple):
@@ -122,15 +134,22 @@ def doubts_of_score(told: Told, method: str, p_min: float | None) -> Doubts:
     # What halves differ by beyond what theory has for equal partitions.
     lost = law.slope**2 * (0.5 + told.nuisance) / told.size + 1e-6 * null.slope**2
     excess, halved = _excess(told, lost, law.halved_variance * relative, np.zeros(KEPT), 2)
-    shift = _shift(told, law.halved, halved, law.slope)
+    shift = _shift(
+        told, law.halved, np.minimum(halved, told.clip**2), law.slope * spread / ((1 - failed) * law.variance)
+    )
+    # Partitions that scatter more than their posteriors say lie further from the cutoff than these have it: where k²
+    # is how much more, the variance of 2Φ - 1 is (2/π) arcsin(k²/(1 + k²)), and the cutoff counts as 1/√(1 + k²) of it.
+    factor = spread / ((1 - failed) * law.variance)
+    sine = np.sin(np.pi / 6 * np.clip(factor, 1.0, 2.9))
+    alive = np.minimum(factor, 1.0) * (1 - failed)
     # Unequal information flattens the slope: with a coefficient of variation γ of its root, to 1/√(1 + γ²).
     unequal = excess / (law.slope**2 * relative)
-    squared = np.minimum(spread / law.variance, law.variance / spread) / (1 + TAIL ** _even(4) * unequal)
-    variance = spread - squared * law.slope**2
+    lessened = alive / (1 + TAIL ** _even(4) * unequal)
+    slope = np.sqrt(2 * (1 - sine) * lessened)
+    variance = np.maximum(spread - 2 * sine * lessened * law.slope**2, 0.0)
     # Errors with heavy tails make the slope steeper instead: parts without an outlier are too sure of themselves.
-    return Doubts(
-        failed, np.sqrt(squared) * (1 + STEEP * _even(5) * np.minimum(unequal, 0.5)), variance, shift, np.sqrt(spread)
-    )
+    slope *= 1 + STEEP * _even(5) * np.minimum(unequal, 0.5)
+    return Doubts(failed, slope, variance, shift, np.sqrt(spread), factor)
 
 
 def doubts_of_quantile(told: Told) -> Doubts:
@@ -144,9 +163,9 @@ def doubts_of_quantile(told: Told) -> Doubts:
     spread = grid[_pick(np.broadcast_to(likelihood, squares.shape), 1)]
     lost = spread**2 * (2 + told.nuisance) / told.size
     excess, halved = _excess(told, lost, np.zeros(KEPT), failed, 2)
-    shift = _shift(told, 0.0, halved, spread)
+    shift = _shift(told, 0.0, np.minimum(halved, told.clip**2) + told.partitions * (_CLIPPED * spread) ** 2, spread)
     variance = TAIL ** _even(4) * excess + (CLIPPING_SD * spread) ** 2
-    return Doubts(failed, np.ones(KEPT), variance / (1 - failed), shift, spread)
+    return Doubts(failed, np.ones(KEPT), variance / (1 - failed), shift, spread, np.ones(KEPT))
 
 
 def _place(score: Callable[[Array], Array], average: float) -> float:
@@ -188,20 +207,19 @@ def _clipped_square(variance: Array, clip: float) -> Array:
     return np.asarray(variance * (inside - 2 * k * density) + clip**2 * (1 - inside))
 
 
-def _shift(told: Told, expected: float, variance: Array, unit: Array | float) -> Array:
-    """Draw the sd of a common bias: what the mean of the differences from halves shows, in either direction."""
-    scale = np.reshape(unit, (-1, 1)) * _SKEWNESS / math.sqrt(told.size)
-    shift = np.broadcast_to(scale * np.tan(_ANGLES), (KEPT, _GRID))
-    noise = np.minimum(variance, told.clip**2)[:, None] / told.partitions
-    likelihood = normal_laplace_logpdf(
-        told.halved, np.clip(expected + shift, -told.clip, told.clip), noise, told.scale[2]
-    )
-    return np.asarray(BIAS * np.abs(shift[np.arange(KEPT), _pick(likelihood, 3)]))
+def _shift(told: Told, expected: float, variance: Array, unit: Array) -> Array:
+    """Draw a common bias, of which the mean of the differences from halves shows some part, with the other sign."""
+    bias = unit[:, None] * _SKEWNESS / math.sqrt(told.size) * _STUDENT
+    times = BIAS[0] * (BIAS[1] / BIAS[0]) ** _even(6)
+    shown = expected - bias / times[:, None]
+    noise = variance[:, None] / told.partitions
+    likelihood = normal_laplace_logpdf(told.halved, np.clip(shown, -told.clip, told.clip), noise, told.scale[2])
+    return np.asarray(bias[np.arange(KEPT), _pick(likelihood, 3)])
 
 
 def _even(dimension: int) -> Array:
     """Return KEPT numbers between 0 and 1, evenly spread, and in no relation to those of another dimension."""
-    ratio = 1.1673039782614187  # the root of x⁵ = x + 1: its powers fill five dimensions evenly
+    ratio = 1.0969815577985598  # the root of x⁸ = x + 1: its powers fill seven dimensions evenly
     return np.asarray((0.5 + (np.arange(KEPT) + 1) * ratio ** -(dimension + 1)) % 1)
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import pandas as pd
-
+from dpbook._late import pd
 from dpbook._validation import one_of
 from dpbook.datasets import codebook, loaders
 

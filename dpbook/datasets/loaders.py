@@ -10,8 +10,7 @@ import importlib
 from importlib import resources
 from typing import Any
 
-import pandas as pd
-
+from dpbook._late import pd
 from dpbook.datasets import codebook
 
 __all__ = [

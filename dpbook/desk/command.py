@@ -27,7 +27,7 @@ from dpbook.budget import BudgetExceeded, PrivacyBudget, fingerprint
 from dpbook.desk import kinds, reading
 from dpbook.desk.plan import COLUMN_KINDS, Plan, Request, draft
 from dpbook.release import Release
-from dpbook.schema import Category, Flag, Schema
+from dpbook.schema import Category, Flag
 
 __all__ = ["main"]
 
@@ -212,6 +212,7 @@ def _checked(path: Path) -> Plan:
 def _release(options: argparse.Namespace) -> int:
     plan = _checked(options.plan)
     requests = _wanted(plan, options.only)
+    reading.header(options.table)  # a file that is not there must not leave a ledger behind
     taken = [request.name for request in requests if (options.out / f"{request.name}.json").exists()]
     if taken:
         raise Refused(f"{options.out} holds {', '.join(taken)} already; name other releases of the plan with --only")
@@ -222,18 +223,39 @@ def _release(options: argparse.Namespace) -> int:
         raise Refused(f"the plan asks for more than is left (ε = {asked}); nothing was released. {budget.afford()}")
     options.out.mkdir(parents=True, exist_ok=True)
     rng = None if options.teaching_seed is None else np.random.default_rng(options.teaching_seed)
-    columns = list(dict.fromkeys(name for each in requests for name in kinds.kind_of(each).columns(each.options)))
-    table = kinds.reading_schema(plan, columns).apply(reading.frame(options.table, plan, columns))
+    _look_through(plan, requests, options)
     made = {}
-    for request in tqdm(requests, desc="releases", disable=options.json or not sys.stderr.isatty()):
+    for request in requests:
+        columns = kinds.kind_of(request).columns(request.options)
         with budget._naming(request.name):
-            release = kinds.make(plan, request, table, rng, budget)
+            release = kinds.make(plan, request, _shown(request.name, plan, columns, options), rng, budget)
         _write(options.out / f"{request.name}.json", release.to_json())
         made[request.name] = fingerprint(release)
     words = [f"{options.out / name}.json  {mark[:12]}" for name, mark in made.items()]
     content = {"releases": made, "spent": budget.spent, "left": budget.afford()}
     _say(options, content, "\n".join([*words, budget.afford()]))
     return DONE
+
+
+def _look_through(plan: Plan, requests: Sequence[Request], options: argparse.Namespace) -> None:
+    """Read all records once before anything is charged, so that what a schema refuses stops the whole plan."""
+    wanted = {request.name: kinds.kind_of(request).columns(request.options) for request in requests}
+    columns = list(dict.fromkeys(name for names in wanted.values() for name in names))
+    schemas = [plan.schema([name]) for name in columns]
+    for frame in _shown("a first look", plan, columns, options):
+        for schema in schemas:
+            schema.apply(frame)
+
+
+def _shown(what: str, plan: Plan, columns: list[str], options: argparse.Namespace) -> Iterator[Any]:
+    """Yield frames of a table's columns, and say on a terminal how far one is."""
+    frames = reading.frames(options.table, plan, columns)
+    quiet = options.json or not sys.stderr.isatty()
+    total = None if quiet else reading.count(options.table)
+    with tqdm(desc=what, total=total, unit=" records", disable=quiet) as bar:
+        for frame in frames:
+            yield frame
+            bar.update(len(frame))
 
 
 def _wanted(plan: Plan, only: Sequence[str] | None) -> list[Request]:
@@ -344,7 +366,7 @@ def _along(direction: Any, value: Any) -> float:
 def _neighbours(plan: Plan, request: Request, seed: int) -> tuple[Any, Any]:
     """Return made-up records and the same with one moved from one corner of what is allowed to the other."""
     names = kinds.kind_of(request).columns(request.options)
-    schema = Schema({name: plan.columns[name] for name in names})
+    schema = plan.schema(names)
     data = schema.example(_AUDITED, rng=np.random.default_rng(seed))
     rows = data.to_dict(orient="records")
     low, high = ({name: _corner(plan, name, end) for name in names} for end in (0, -1))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from dpbook._late import pd
 from dpbook.budget import PrivacyBudget
 from dpbook.desk.plan import Plan, Request
 from dpbook.preview import Preview
 from dpbook.release import Release
-from dpbook.schema import Category, Flag, Integer, Number, Schema
+from dpbook.schema import Flag, Number, Schema
 
 __all__: list[str] = []
 
-_WIDEST = 1e100  # bounds of numbers as they are read: a release clips them itself, and counts what it clips
+_WIDEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,10 @@ def check(plan: Plan) -> None:
         kind = kind_of(request)
         names = kind.columns(request.options)
         try:
-            for name in names:
-                plan.column(name)
-            made_up = Schema({name: plan.columns[name] for name in names}).example(8, rng=np.random.default_rng(0))
+            made_up = plan.schema(names).example(8, rng=np.random.default_rng(0))
             kind.make(plan, request, made_up, rng=np.random.default_rng(0), budget=None)
         except (TypeError, ValueError) as error:
             raise ValueError(f"[release.{request.name}]: {error}") from error
-
-
-def reading_schema(plan: Plan, names: list[str]) -> Schema:
-    """Return the schema by which columns are read: as the plan says, numbers not yet clipped."""
-
-    def wide(kind: Number | Integer | Flag | Category) -> Number | Integer | Flag | Category:
-        return Number(-_WIDEST, _WIDEST) if isinstance(kind, Number | Integer) else kind
-
-    missing = {name: value for name, value in plan.missing.items() if name in names}
-    return Schema({name: wide(plan.column(name)) for name in names}, missing=missing)
 
 
 def _common(request: Request) -> dict[str, Any]:
@@ -91,12 +79,13 @@ def _texts(name: str, value: Any) -> list[str]:
     return [_text(name, each) for each in value]
 
 
-def _mean(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+def _mean(plan: Plan, request: Request, table: Any, **at: Any) -> Release:
     from dpbook import expfam
 
     name = request.options["column"]
     extra = {key: request.options[key] for key in ("bins", "shape") if key in request.options}
-    return expfam.release_mean(frame[name].to_numpy(float), plan.bounds(name), **_common(request), **extra, **at)
+    schema = plan.schema([name])
+    return expfam.release_mean(table, plan.bounds(name), schema=schema, **_common(request), **extra, **at)
 
 
 def _preview_mean(plan: Plan, request: Request, n: int) -> Preview:
@@ -110,27 +99,46 @@ def _seeded() -> dict[str, Any]:
     return {"rng": np.random.default_rng(0), "budget": None}
 
 
-def _histogram(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+def _histogram(plan: Plan, request: Request, table: Any, **at: Any) -> Release:
     from dpbook import expfam
 
     name, kind = request.options["column"], plan.column(request.options["column"])
+    schema = plan.schema([name])
     if isinstance(kind, Number) or "bins" in request.options:
         if "bins" not in request.options:
             raise ValueError("bins must be given, a list of edges, for a column of numbers")
-        return expfam.release_histogram(frame[name].to_numpy(float), request.options["bins"], **_common(request), **at)
-    if isinstance(kind, Integer):
-        codes = np.clip(np.rint(frame[name].to_numpy(float)), kind.low, kind.high).astype(np.int64)
-        labels = list(range(kind.low, kind.high + 1))
-        return expfam.release_histogram(codes, labels=labels, **_common(request), **at)
-    if isinstance(kind, Flag):
-        answers = ["yes" if value else "no" for value in frame[name]]
+        return expfam.release_histogram(table, request.options["bins"], schema=schema, **_common(request), **at)
+    if isinstance(kind, Flag) and name not in plan.counted:
+        answers = (np.where(frame[name], "yes", "no").astype(object) for frame in _applied(schema, table))
         return expfam.release_histogram(answers, labels=["no", "yes"], **_common(request), **at)
-    return expfam.release_histogram(frame[name].tolist(), labels=kind, **_common(request), **at)
+    return expfam.release_histogram(table, schema=schema, **_common(request), **at)
+
+
+def _applied(schema: Schema, table: Any) -> Iterator[pd.DataFrame]:
+    """Yield frames of a schema from a table or a stream of them, none before it is asked for."""
+    made = schema.apply(table)
+    yield from made if isinstance(made, Iterator) else [made]
+
+
+def _quantiles(plan: Plan, request: Request, table: Any, **at: Any) -> Release:
+    from dpbook import expfam
+
+    name = request.options["column"]
+    return expfam.release_quantiles(
+        table, request.options["quantiles"], plan.bounds(name), schema=plan.schema([name]), **_common(request), **at
+    )
+
+
+def _preview_quantiles(plan: Plan, request: Request, n: int) -> Preview:
+    from dpbook import expfam
+
+    bounds = plan.bounds(request.options["column"])
+    return expfam.preview_quantiles(request.options["quantiles"], bounds, n=n, **_common(request))
 
 
 def _preview_cells(plan: Plan, request: Request, n: int) -> Preview:
     names = KINDS[request.kind].columns(request.options)
-    made_up = Schema({name: plan.columns[name] for name in names}).example(8, rng=np.random.default_rng(0))
+    made_up = plan.schema(names).example(8, rng=np.random.default_rng(0))
     made = KINDS[request.kind].make(plan, request, made_up, **_seeded())
     first = next(iter(made.values))
     scale = made.scale[first]
@@ -138,13 +146,13 @@ def _preview_cells(plan: Plan, request: Request, n: int) -> Preview:
     return Preview((f"share of a cell of {' × '.join(names)}",), made.sensitivity[first], scale, noise_sd=noise)
 
 
-def _share(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+def _share(plan: Plan, request: Request, table: Any, **at: Any) -> Release:
     from dpbook import expfam
 
     name = request.options["column"]
     if not isinstance(plan.column(name), Flag):
         raise ValueError(f"column {name!r} must be a flag for a share; of a category release a histogram")
-    return expfam.release(frame[name].to_numpy().astype(np.int64), expfam.Binomial(), **_common(request), **at)
+    return expfam.release(table, expfam.Binomial(), schema=plan.schema([name]), **_common(request), **at)
 
 
 def _preview_share(plan: Plan, request: Request, n: int) -> Preview:
@@ -162,12 +170,16 @@ def _regression_bounds(plan: Plan, request: Request) -> dict[str, Any]:
     return {"x_bounds": {name: plan.bounds(name) for name in covariates}, "y_bounds": plan.bounds(response)}
 
 
-def _regression(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+def _regression(plan: Plan, request: Request, table: Any, **at: Any) -> Release:
     from dpbook import regression
 
     settings = {**_regression_bounds(plan, request), **_common(request), **at}
     names = _regression_columns(request.options)
-    return regression.release(frame[names].astype(float), request.options["response"], **settings)
+    wide = Schema(
+        {name: Number(-_WIDEST, _WIDEST) for name in names}, missing=plan.schema(names).missing
+    )  # a release clips numbers itself
+    rows = (frame[names] for frame in _applied(wide, table))
+    return regression.release(rows, request.options["response"], **settings)
 
 
 def _preview_regression(plan: Plan, request: Request, n: int) -> Preview:
@@ -183,22 +195,20 @@ def _table_columns(options: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(name for clique in cliques for name in _texts("tables", clique)))
 
 
-def _tables(plan: Plan, request: Request, frame: pd.DataFrame, **at: Any) -> Release:
+def _tables(plan: Plan, request: Request, table: Any, **at: Any) -> Release:
     from dpbook import graphical
 
     if request.delta:
         raise ValueError("delta must be 0 for tables, which have Laplace noise")
     names = _table_columns(request.options)
-    schema = Schema({name: plan.columns[name] for name in names})
-    domain = graphical.Domain.of(schema)
-    return graphical.release(
-        schema.apply(frame[names]), domain, request.options["tables"], epsilon=request.epsilon, **at
-    )
+    schema = plan.schema(names)
+    return graphical.release(_applied(schema, table), schema, request.options["tables"], epsilon=request.epsilon, **at)
 
 
 KINDS: dict[str, Kind] = {
     "mean": Kind(("column",), ("bins", "shape"), _column, _preview_mean, _mean),
     "histogram": Kind(("column",), ("bins",), _column, _preview_cells, _histogram),
+    "quantiles": Kind(("column", "quantiles"), (), _column, _preview_quantiles, _quantiles),
     "share": Kind(("column",), (), _column, _preview_share, _share),
     "regression": Kind(("response", "covariates"), (), _regression_columns, _preview_regression, _regression),
     "tables": Kind(("tables",), (), _table_columns, _preview_cells, _tables),
@@ -206,7 +216,7 @@ KINDS: dict[str, Kind] = {
 
 
 def make(
-    plan: Plan, request: Request, frame: pd.DataFrame, rng: np.random.Generator | None, budget: PrivacyBudget | None
+    plan: Plan, request: Request, table: Any, rng: np.random.Generator | None, budget: PrivacyBudget | None
 ) -> Release:
-    """Make one release of a plan from the columns that it needs."""
-    return kind_of(request).make(plan, request, frame, rng=rng, budget=budget)
+    """Make one release of a plan from the columns that it needs, in a frame or in a stream of frames."""
+    return kind_of(request).make(plan, request, table, rng=rng, budget=budget)

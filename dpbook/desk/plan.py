@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpbook._validation import delta_value, finite_number, one_of, positive
+from dpbook._validation import delta_value, finite_number, flag, one_of, positive
 from dpbook.accountants import NAMES as ACCOUNTINGS
 from dpbook.accountants import Loss, accountant
 from dpbook.accounting import gaussian_loss, gaussian_scale
@@ -90,6 +90,8 @@ class Plan:
         What is put in the place of missing values; columns that it does not name must have none.
     requests : sequence of Request
         In the order in which they are made.
+    counted : set of str
+        The columns whose missing values are counted: a label of a category, a statistic beside a mean.
 
     Examples
     --------
@@ -109,8 +111,8 @@ class Plan:
     ... ''')
     >>> plan.epsilon, [request.name for request in plan.requests]
     (1.0, ['mean-age'])
-    >>> plan.bounds("age"), plan.column("age")
-    ((0.0, 110.0), Number(low=0.0, high=110.0))
+    >>> plan.bounds("age"), plan.column("age"), plan.schema(["age"]).missing
+    ((0.0, 110.0), Number(low=0.0, high=110.0), mappingproxy({}))
     >>> Plan.read("plan.toml")  # doctest: +SKIP
     """
 
@@ -121,6 +123,7 @@ class Plan:
     columns: Mapping[str, Column]
     missing: Mapping[str, Any]
     requests: Sequence[Request]
+    counted: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Plan:
@@ -148,6 +151,7 @@ class Plan:
             if "missing" in entry and name in columns
         }
         Schema(columns, missing=missing)  # which checks both
+        counted = _counted(content["columns"], missing)
         requests = tuple(_requests(_table(content, "release") if "release" in content else {}))
         if not isinstance(project.get("unit"), str) or not project["unit"].strip():
             raise ValueError('unit of [project] must say what is protected, such as unit = "one patient"')
@@ -159,6 +163,7 @@ class Plan:
             columns=columns,
             missing=missing,
             requests=requests,
+            counted=counted,
         )
 
     @property
@@ -167,6 +172,17 @@ class Plan:
         way = accountant(self.accounting, self.epsilon, self.delta)
         costs = [way.cost(request.loss) for request in self.requests]
         return way.stated((sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)))[0]
+
+    def schema(self, names: Sequence[str]) -> Schema:
+        """Return the schema of the columns called ``names``, and what becomes of their missing values."""
+        columns = {name: self.column(name) for name in names}
+        counted = [name for name in names if name in self.counted]
+        if counted and len(counted) < len(columns):
+            others = [name for name in names if name not in counted]
+            raise ValueError(f"count_missing must be set for all columns of a table or none; {others} have it not")
+        if counted:
+            return Schema(columns, missing="category")
+        return Schema(columns, missing={name: value for name, value in self.missing.items() if name in columns})
 
     def bounds(self, name: str) -> tuple[float, float]:
         """Return the public bounds of the column called ``name``, which must hold numbers."""
@@ -202,7 +218,7 @@ def draft(
         lines += ["", *_drafted(name, answers.get(name, {}))]
     lines += [
         "",
-        "# What to release. Kinds: mean, histogram, share, regression, tables.",
+        "# What to release. Kinds: mean, histogram, quantiles, share, regression, tables.",
         "# [release.mean-of-something]",
         '# kind = "mean"',
         '# column = "something"',
@@ -227,9 +243,12 @@ def _drafted(name: str, answer: Mapping[str, Any]) -> Iterator[str]:
     if kind in (None, "number", "integer"):
         yield f"{mark}low = {_toml(answer.get('low', 0))}"
         yield f"{mark}high = {_toml(answer.get('high', 100))}"
+    if kind is None:
+        yield '# labels = ["no", "yes"]  # of a category, in the place of low and high'
     if kind == "category":
         yield f"labels = {_toml(list(answer.get('labels', [])))}"
     yield "# missing = …  # what takes the place of a missing value; without it there must be none"
+    yield "# count_missing = true  # instead: missing values are counted, as a label or beside a mean"
 
 
 def _key(name: str) -> str:
@@ -263,7 +282,7 @@ def _columns(content: Mapping[str, Any]) -> dict[str, Column]:
             raise ValueError(f"{where} must be a table with a kind, got {entry!r}")
         kind = one_of(f"kind of {where}", entry.get("kind"), COLUMN_KINDS)
         takes = {"number": {"low", "high"}, "integer": {"low", "high"}, "flag": set(), "category": {"labels"}}[kind]
-        _known(where, entry, {"kind", "missing", *takes})
+        _known(where, entry, {"kind", "missing", "count_missing", *takes})
         if absent := sorted(takes - set(entry)):
             raise ValueError(f"{where} needs {' and '.join(absent)}")
         try:
@@ -273,6 +292,14 @@ def _columns(content: Mapping[str, Any]) -> dict[str, Column]:
     if not found:
         raise ValueError("[columns] must describe at least one column")
     return found
+
+
+def _counted(content: Mapping[str, Any], missing: Mapping[str, Any]) -> frozenset[str]:
+    """Return the columns whose missing values are counted; raise where they are replaced, too."""
+    for name, entry in content.items():
+        if flag(f"count_missing of [columns.{_key(name)}]", entry.get("count_missing", False)) and name in missing:
+            raise ValueError(f"[columns.{_key(name)}] must have missing or count_missing, not both")
+    return frozenset(name for name, entry in content.items() if entry.get("count_missing", False))
 
 
 def _column(kind: str, entry: Mapping[str, Any]) -> Column:

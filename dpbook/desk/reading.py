@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
+from dpbook._late import pd
+from dpbook._sources import Stream, source_of
 from dpbook.desk.plan import Plan
 from dpbook.schema import Category, Flag
 
 __all__: list[str] = []
 
 _TRUE, _FALSE = {"1", "true", "yes"}, {"0", "false", "no"}
-_CHUNK = 200_000
 
 
 class UnreadableData(Exception):
@@ -24,23 +22,27 @@ class UnreadableData(Exception):
 
 def header(path: Path) -> list[str]:
     """Return the names of a table's columns, and read nothing else of a CSV file than its first line."""
-    if path.suffix.lower() == ".parquet":
-        return [str(name) for name in _parquet(path).schema.names]
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        names = next(csv.reader(file), [])
-    if not names or any(not name.strip() for name in names) or len(set(names)) < len(names):
-        raise ValueError(f"{path}: the first line must hold the names of the columns, each once")
-    return names
+    return list(_stream(path).column_names)
 
 
-def frame(path: Path, plan: Plan, columns: list[str]) -> pd.DataFrame:
-    """Return some columns of a table, every value read by itself; text that is no number becomes a missing one."""
+def count(path: Path) -> int | None:
+    """Return the number of records where a file says it, else None."""
+    stream = _stream(path)
+    return None if stream.texts else int(stream.count())
+
+
+def frames(path: Path, plan: Plan, columns: list[str]) -> Iterator[pd.DataFrame]:
+    """Yield some columns of a table, piece by piece, every value read by itself; text that is no number is missing."""
     if absent := [name for name in columns if name not in header(path)]:
         raise ValueError(f"{path}: the plan has columns that the table has not: {', '.join(map(repr, absent))}")
+    return _frames(path, plan, columns)
+
+
+def _frames(path: Path, plan: Plan, columns: list[str]) -> Iterator[pd.DataFrame]:
     try:
-        pieces = _pieces(path, columns)
-        read = [pd.DataFrame({name: _read(piece[name], plan, name) for name in columns}) for piece in pieces]
-        return pd.concat(read, ignore_index=True)
+        for batch in _stream(path).batches(columns, str(path)):
+            piece = batch if isinstance(batch, pd.DataFrame) else batch.to_pandas()
+            yield pd.DataFrame({name: _read(piece[name], plan, name) for name in columns})
     except OSError:
         raise
     except Exception as error:
@@ -48,21 +50,12 @@ def frame(path: Path, plan: Plan, columns: list[str]) -> pd.DataFrame:
         raise UnreadableData(f"{path}: the records could not be read ({type(error).__name__})") from None
 
 
-def _pieces(path: Path, columns: list[str]) -> Iterator[pd.DataFrame]:
-    if path.suffix.lower() == ".parquet":
-        for batch in _parquet(path).iter_batches(batch_size=_CHUNK, columns=columns):
-            yield batch.to_pandas()
-        return
-    settings: dict[str, Any] = {"dtype": str, "keep_default_na": False, "usecols": columns, "encoding": "utf-8-sig"}
-    yield from pd.read_csv(path, chunksize=_CHUNK, **settings)
-
-
-def _parquet(path: Path) -> Any:
+def _stream(path: Path) -> Stream:
     try:
-        import pyarrow.parquet
+        stream: Stream = source_of(path, str(path))
     except ImportError:
-        raise ValueError(f"{path}: Parquet files need the extra `scale`: pip install 'dpbook[scale]'") from None
-    return pyarrow.parquet.ParquetFile(path)
+        raise ValueError(f"{path}: such files need the extra `scale`: pip install 'dpbook[scale]'") from None
+    return stream
 
 
 def _read(values: pd.Series, plan: Plan, name: str) -> Any:

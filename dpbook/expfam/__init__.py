@@ -15,6 +15,8 @@ from dpbook.expfam.negative_binomial import NegativeBinomial
 from dpbook.expfam.nonprivate import infer_nonprivate
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, HalfLineDensity
 from dpbook.expfam.previews import preview, solve_epsilon
+from dpbook.expfam.quantile_previews import preview_quantiles, solve_epsilon_quantiles
+from dpbook.expfam.quantile_releases import release_quantiles
 from dpbook.expfam.releases import (
     PrivateBounds,
     private_bounds,
@@ -64,13 +66,16 @@ __all__ = [
     "preview",
     "preview_histogram",
     "preview_mean",
+    "preview_quantiles",
     "private_bounds",
     "release",
     "release_histogram",
     "release_mean",
     "release_posterior_samples",
+    "release_quantiles",
     "release_randomized_response",
     "solve_epsilon",
     "solve_epsilon_histogram",
     "solve_epsilon_mean",
+    "solve_epsilon_quantiles",
 ]

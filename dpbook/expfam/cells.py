@@ -33,7 +33,10 @@ class Bins:
     def __post_init__(self) -> None:
         edges = finite_array("bins", self.edges, ndim=1)
         if not 2 <= edges.size <= _MOST + 1 or (np.diff(edges) <= 0).any():
-            raise ValueError(f"bins must be from 1 to {_MOST} in number, with increasing edges; got {self.edges!r:.80}")
+            raise ValueError(
+                f"bins must be from 1 to {_MOST} in number, with increasing edges, and come after the data; "
+                f"got {edges.size} edges"
+            )
         require_moderate("bins", (float(edges[0]), float(edges[-1])))
         object.__setattr__(self, "edges", tuple(edges.tolist()))
 

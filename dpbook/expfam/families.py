@@ -646,8 +646,11 @@ def family_of(release: Release) -> Family:
 
 def require_family(family: Any) -> None:
     """Raise unless this is a family with moderate bounds, under a name that no family here of another type has."""
-    if not isinstance(family, Family):
-        raise TypeError(f"family must be a Family such as Binomial() or Exponential(0, 10), got {family!r}")
+    if not isinstance(family, Family):  # whose text is not shown: it may be records, where arguments were swapped
+        kind = type(family).__name__
+        raise TypeError(
+            f"family must be a Family such as Binomial() or Exponential(0, 10), got an object of type {kind}"
+        )
     if not isinstance(family.name, str) or not family.name or not isinstance(family, FAMILIES.get(family.name, Family)):
         raise ValueError(f"family must have a name other than {', '.join(FAMILIES)}, got {family.name!r}")
     for what in ("bounds", "inside_range"):

@@ -6,15 +6,16 @@ so that the same release is always judged alike and the draws of a posterior do 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook._arrays import Array
-from dpbook.doubts import Doubt, Misfit, prior_conflict, tail_probability
+from dpbook._late import pd
+from dpbook.doubts import Doubt, Misfit, prior_conflict, smallest_ranks
 from dpbook.expfam.cells import cells_of
 from dpbook.expfam.family import Family
 from dpbook.latent_noise import covariance_root
@@ -31,7 +32,7 @@ _LEVEL = 0.05  # tail probability below which a check fails; a right family fail
 _FAR = 3.0  # standard deviations, beyond which a cell adds no more to what all cells say together
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FitCheck:
     """How a released histogram compares with what the posterior of a family predicts.
 
@@ -47,6 +48,11 @@ class FitCheck:
         How likely a release at least as far off is, if the family is right: small where it does not fit.
     doubt : Misfit or None
         What :func:`infer` warned of.
+    furthest : bool
+        Whether no made-up release was as far off, so that ``p`` is only a bound.
+    visible : float
+        By what share of the records a count beyond the bounds must be off before the check sees it in half of the
+        cases: its power at this epsilon.
 
     Examples
     --------
@@ -66,6 +72,18 @@ class FitCheck:
     sd: Array
     p: float
     doubt: Misfit | None = None
+    furthest: bool = False
+    visible: float = math.nan
+
+    def __repr__(self) -> str:
+        found = "no misfit seen" if self.doubt is None else "misfit"
+        seen = "" if math.isnan(self.visible) else f", sees what moves {self.visible:.2g} of the records"
+        return f"FitCheck({self.p_value}: {found}{seen})\n{self.table.round(1)}"
+
+    @property
+    def p_value(self) -> str:
+        """The probability in words, ``p = 0.3`` or ``p < 0.005``: it is simulated, and knows one digit."""
+        return f"p {'<' if self.furthest else '='} {self.p:.1g}"
 
     @property
     def table(self) -> pd.DataFrame:
@@ -135,9 +153,26 @@ def checked(release: Release, family: Family, theta: Array) -> FitCheck | None:
         away = np.minimum(((counts - expected) / sd) ** 2, _FAR**2).sum(axis=-1, keepdims=True)
         return np.concatenate([_with_tails(counts), away], axis=-1)
 
-    p = tail_probability(figures(seen), figures(made_up))
-    doubt = _misfit(family, cells.edges, cells.labels, seen, made_up, p) if p < _LEVEL else None
-    return FitCheck(cells.labels, seen, expected, sd, p, doubt)
+    ranks = smallest_ranks(np.concatenate([figures(seen)[None], figures(made_up)]))
+    found = FitCheck(
+        cells.labels,
+        seen,
+        expected,
+        sd,
+        float(np.mean(ranks <= ranks[0])),
+        furthest=bool(ranks[0] == 1),
+        visible=_visible(made_up[:, [0, -1]], ranks[1:]) / release.n,
+    )
+    doubt = _misfit(family, cells.edges, seen, made_up, found) if found.p < _LEVEL else None
+    return replace(found, doubt=doubt)
+
+
+def _visible(outer: Array, ranks: Array) -> float:
+    """Return by how many records the larger of two made-up counts (draw, 2) must be off to look like a misfit."""
+    at = int(np.argmax(outer.mean(axis=0)))
+    most = max(int(np.quantile(ranks, _LEVEL)), 1)
+    ordered = np.sort(outer[:, at])
+    return float(ordered[-most] - ordered[ordered.size // 2])
 
 
 def _with_tails(counts: Array) -> Array:
@@ -146,10 +181,9 @@ def _with_tails(counts: Array) -> Array:
     return np.concatenate([counts, beyond[..., 1:]], axis=-1)
 
 
-def _misfit(
-    family: Family, edges: Sequence[float], labels: Sequence[str], seen: Array, made_up: Array, p: float
-) -> Misfit:
+def _misfit(family: Family, edges: Sequence[float], seen: Array, made_up: Array, found: FitCheck) -> Misfit:
     """Name the cell or tail that is furthest off, and what to do about it."""
+    labels = found.cells
     value, others = _with_tails(seen), _with_tails(made_up)
     centre, sd = others.mean(axis=0), others.std(axis=0)
     at = int(np.argmax(np.abs(value - centre) / sd))
@@ -160,8 +194,8 @@ def _misfit(
         what = f"tail {'heavier' if more else 'lighter'} than {family.name} from {edges[at - len(labels)]:g} on"
     else:
         what = f"{'fewer' if more else 'more'} records below {edges[at - len(labels)]:g} than {family.name} records"
-    cause = f"{what}: {value[at]:.0f} released, {centre[at]:.0f} ± {sd[at]:.0f} expected (p = {p:.2g})"
-    return Misfit(cause, f"use {family.instead}, wider bounds, or release_mean", weight=1 - p, chance=_LEVEL)
+    cause = f"{what}: {value[at]:.0f} released, {centre[at]:.0f} ± {sd[at]:.0f} expected ({found.p_value})"
+    return Misfit(cause, f"use {family.instead}, wider bounds, or release_mean", weight=1 - found.p, chance=_LEVEL)
 
 
 def conflict(release: Release, family: Family, made_up: Array) -> Doubt | None:

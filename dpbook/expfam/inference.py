@@ -6,6 +6,7 @@ No function here takes data. Chapter 1 begins with the binomial, chapter 3 expla
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -13,13 +14,18 @@ import numpy as np
 from dpbook import latent_records, moments
 from dpbook._arrays import Array
 from dpbook._validation import Option, analyst_generator, flag_option, integer, method_options, one_of
+from dpbook.blocks import by_blocks
 from dpbook.doubts import Doubt, speak
 from dpbook.expfam.families import family_of, require_family
 from dpbook.expfam.family import Family
 from dpbook.expfam.fit import FamilyPosterior, FitCheck, checked, conflict, from_prior
+from dpbook.expfam.gap_inference import infer_present
+from dpbook.expfam.gap_model import MODEL as PRESENT
 from dpbook.expfam.gibbs import gibbs_start, gibbs_step
 from dpbook.expfam.negative_binomial import CountLaw
 from dpbook.expfam.one_parameter import BetaMixture, GridDensity, density_of, times_likelihood
+from dpbook.expfam.quantile_inference import infer_quantiles
+from dpbook.expfam.quantile_tree import MODEL as QUANTILES
 from dpbook.expfam.record_models import FamilyRecords, Theta
 from dpbook.expfam.remarks import remarks
 from dpbook.expfam.shape_inference import MODELS, infer_shapes
@@ -136,6 +142,8 @@ def infer(
     rng: np.random.Generator | None = None,
     family: Family | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
 ) -> Posterior: ...
 @overload
 def infer(
@@ -148,6 +156,8 @@ def infer(
     rng: np.random.Generator | None = None,
     family: Family | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
 ) -> list[Posterior]: ...
 def infer(
     release: Release | Sequence[Release],
@@ -159,6 +169,8 @@ def infer(
     rng: np.random.Generator | None = None,
     family: Family | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
 ) -> Posterior | list[Posterior]:
     """Return the posterior of ``theta`` given a release, or a list of posteriors for a sequence of releases.
 
@@ -184,6 +196,9 @@ def infer(
         Needed for a custom family, which cannot travel in a release.
     progress : bool, default False
         Whether chains show a progress bar; other methods have none, and refuse True.
+    n_jobs, keep : int or executor, and {"draws", "summary"}, optional
+        Divide a sequence into blocks that run in so many processes (-1: one on every core) or on a Dask client, draws
+        being the same on any number; and keep summaries alone (:class:`~dpbook.kept_summary.PosteriorSummary`).
 
     Returns
     -------
@@ -205,12 +220,23 @@ def infer(
     rng = analyst_generator(rng)
     given = {} if progress is False else {"progress": progress}
     method_options("gibbs" if method is None else method, given, _OPTIONS)
+    if isinstance(prior, Release):
+        raise TypeError(
+            f"release must come first, and the prior after it; got infer({type(release).__name__}, Release)"
+        )
     if not isinstance(release, (Release, Sequence)):
         raise TypeError(f"release must be a Release or a sequence of them, got {type(release).__name__}")
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
-    if isinstance(batch[0], Release) and batch[0].model in MODELS:
+    if n_jobs is not None or keep != "draws":
+        shapes = getattr(batch[0], "model", None) in (*MODELS, QUANTILES, PRESENT)
+        method = method if shapes else _check(batch, prior, method, family)[2]  # one for all blocks
+        work = partial(infer, prior=prior, method=method, draws=draws, chains=chains, family=family)
+        grain = 1000 // (chains or _HOW_MANY[method]) if method in _CHAINS else 25  # chains gain from each other
+        found = by_blocks(work, batch, rng=rng, n_jobs=n_jobs, keep=keep, progress=progress, grain=max(1, grain))
+        return found[0] if isinstance(release, Release) else found
+    if isinstance(batch[0], Release) and batch[0].model in (*MODELS, QUANTILES, PRESENT):
         method_options("exact", given, _OPTIONS)
         found = _shapes(batch, prior, method, draws, chains or 4, rng)
         return found[0] if isinstance(release, Release) else found
@@ -265,7 +291,8 @@ def _shapes(
         raise ValueError(f"method must not be given for a {releases[0].model}, which has one; got {method!r}")
     if not all(isinstance(each, Release) for each in releases):
         raise TypeError("release must be a sequence of Release")
-    return infer_shapes(releases, prior, draws, chains, rng)
+    infer_all = {QUANTILES: infer_quantiles, PRESENT: infer_present}.get(releases[0].model, infer_shapes)
+    return infer_all(releases, prior, draws, chains, rng)
 
 
 def _gibbs(

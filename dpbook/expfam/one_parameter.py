@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
 from dpbook._arrays import Array
+from dpbook._late import optimize
 from dpbook._validation import analyst_generator, finite_array, integer, interval
 from dpbook.priors import Beta
 

@@ -205,7 +205,8 @@ class _Plan:
             return one_parameter_widths(family, *simulated)[:, None]
         if family.prior_type is Dirichlet:
             alpha = np.ones(family.parameters) if self.prior is None else np.asarray(self.prior.alpha, dtype=float)
-            return share_widths(self.theta, np.broadcast_to(alpha, self.theta.shape), self.n, scale, self.laplace)
+            alphas = np.broadcast_to(alpha, (1, *self.theta.shape))
+            return share_widths(self.theta, alphas, np.ones(1), self.n, scale, self.laplace)
         law = FamilyLaw(family, self.theta, self.outside, self.prior, sd)
         return several_parameter_widths(law, self.n, scale, self.laplace)
 

@@ -21,19 +21,20 @@ from dpbook._validation import (
     noise_arguments,
     one_of,
     positive,
-    present_array,
     privacy_loss,
     seeded_generator,
 )
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.cells import Bins, bins_between
+from dpbook.expfam.described import described
 from dpbook.expfam.families import Binomial, require_family
 from dpbook.expfam.family import OUTSIDE, Family
 from dpbook.expfam.reading import coded
 from dpbook.expfam.weights import cell_weight
 from dpbook.mechanisms import private_quantile
-from dpbook.records import ExactSum, exact_sum, grid_unit
+from dpbook.records import ExactSum, as_chunks, exact_sum, grid_unit
 from dpbook.release import Release
+from dpbook.schema import Schema
 from dpbook.sensitivity import beside_histogram, rounded
 
 __all__ = [
@@ -84,6 +85,7 @@ def release(
     family: Family,
     *,
     epsilon: float,
+    schema: Schema | None = None,
     outside: str = "clip",
     mechanism: str = "laplace",
     delta: float = 0.0,
@@ -106,12 +108,14 @@ def release(
 
     Parameters
     ----------
-    data : array, Series, table of one column, iterator of chunks, or Dask collection
+    data : array, Series, table of one column, path, Arrow stream, iterator of chunks, or Dask collection
         The records.
     family : Family
         The model, with its public bounds.
     epsilon, delta : float
         The privacy loss; delta is 0 for Laplace noise and greater than 0 for Gaussian noise.
+    schema : Schema, optional
+        The one column to release, of a table that may have others, and what becomes of its missing values.
     outside : {"clip", "redact"}
         What becomes of records outside the bounds of an unbounded family: moved to the nearest bound, or left out.
     mechanism : {"laplace", "gaussian"}
@@ -142,12 +146,15 @@ def release(
     >>> noisy["sum"].round(2), noisy.scale["sum"]
     (array([2.32]), 1.0)
     """
+    if isinstance(data, Family):
+        raise TypeError("data must come first, and the family after them: release(data, family, …)")
     require_family(family)
     one_of("outside", outside, OUTSIDE)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     origin = _origin_of_bounds(bounds_from, family)
     rng = seeded_generator(rng)
     plan = _Plan.of(family, outside, mechanism, check)
+    data = described(data, schema).data
     on_sum = noise.on_sum(mechanism, plan.bound, epsilon, delta, rng, unit=plan.unit, statistics=plan.statistics)
     total = _sums(data, family, outside, plan)
     paid = charge(budget, epsilon, delta, label=f"{family.name} sum", **on_sum.loss)
@@ -363,9 +370,7 @@ def private_bounds(
     if not math.isfinite(high - low):
         raise ValueError(f"public_range must be narrower: its width is not a finite number, got ({low}, {high})")
     noise.require_choice(1.0, epsilon / 2, rng)
-    records = present_array("data", data, ndim=1)
-    if records.size == 0:
-        raise ValueError("data must hold at least one record, got none")
+    records = _held(data)
     charge(budget, epsilon, 0.0, label="private bounds")
     ends = sorted(
         private_quantile(records, q, bounds=(low, high), epsilon=epsilon / 2, rng=rng) for q in (tail, 1 - tail)
@@ -373,6 +378,16 @@ def private_bounds(
     if ends[0] == ends[1]:  # on a real release's grid both can fall in one cell; bounds need a width
         ends = [low, high]
     return PrivateBounds(ends[0], ends[1], epsilon)
+
+
+def _held(data: Any) -> Array:
+    """Return the records of one column, all of them in memory; infinite ones are handed on, to be clipped."""
+    found = list(as_chunks(data, infinite=True))
+    if not found:
+        raise ValueError("data must hold at least one record, got none")
+    if found[0].shape[1] != 1:
+        raise ValueError(f"data must have one column, got {found[0].shape[1]}")
+    return np.concatenate(found)[:, 0]
 
 
 def _origin_of_bounds(bounds_from: Any, family: Family) -> dict[str, float]:

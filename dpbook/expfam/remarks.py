@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpbook._arrays import Array
-from dpbook.doubts import Doubt, PoorApproximation
+from dpbook.doubts import Doubt, ManyClipped, PoorApproximation
 from dpbook.expfam.family import Family
 from dpbook.expfam.fit import FitCheck
 from dpbook.release import Release
@@ -20,6 +20,9 @@ _NORMAL = ("collapsed", "gibbs", "moments")  # methods that take sums as normal
 _ENDS = (1.96**2 - 1) / 6
 _PSEUDO = 0.5  # over the root of n: by how much two halves of the normal family's Gibbs sampler disagree, as measured
 _POOR = 0.1  # standard deviations by which an end of an interval may be off before there is a warning
+_BEYOND, _SURE = 0.05, 0.99  # share of records beyond the bounds that matters, and how sure one must be of it
+_SEEN = 0.5  # of the share beyond the bounds: a check that would not see so large a misfit there has no power
+_SOME = 500  # draws of a parameter that tell the share beyond the bounds
 _BINS = 512  # of equal width, in which a third moment is computed
 
 
@@ -27,28 +30,58 @@ def remarks(
     release: Release, family: Family, method: str, theta: Array, fit: FitCheck | None
 ) -> tuple[list[str], list[Doubt]]:
     """Return the notes of a posterior, and its doubts about the method."""
-    notes: list[str] = []
-    if not family.bounded:
-        notes.append(
-            f"The fit of the {family.name} family is unchecked: release(…, check=0.1) would check it."
-            if fit is None
-            else f"The fit of the {family.name} family was checked: p = {fit.p:.2g}."
+    notes, doubts = _approximation(release, family, method, theta)
+    if family.bounded:
+        return notes, doubts
+    clipped = _tail_assumed(family, theta, fit)
+    if fit is None:
+        said = f"The fit of the {family.name} family is unchecked: release(…, check=0.1) would check it."
+    else:
+        said = (
+            f"The fit of the {family.name} family was checked: {fit.p_value}. At this epsilon it sees what moves "
+            f"{100 * fit.visible:.1g} % of the records across a bound, or more."
         )
+    return [said, *notes], [*doubts, *clipped]
+
+
+def _tail_assumed(family: Family, theta: Array, fit: FitCheck | None) -> list[Doubt]:
+    """Return the doubt that much of the answer lies beyond the bounds, where no check sees whether the family holds."""
+    some = theta[:: max(len(theta) // _SOME, 1)]
+    with np.errstate(all="ignore"):
+        shares = family.cell_probabilities(some, np.asarray(family.bounds, dtype=float))
+    if shares is None or not np.quantile(shares[..., 0] + shares[..., -1], 1 - _SURE) > _BEYOND:
+        return []
+    sides = np.median(shares, axis=0)[[0, -1]]
+    if fit is not None and (fit.doubt is not None or fit.visible < _SEEN * sides.max()):
+        return []
+    share = float(sides.sum())
+    what = (
+        f"if records are {family.name}, {100 * share:.0f} % of them lie beyond the bounds, where the family is assumed"
+    )
+    if fit is None:
+        remedy = "widen the bounds, look with check=0.1, or ask release_mean for the mean of clipped records"
+        return [ManyClipped(what, remedy, weight=share)]
+    what += f" and the check sees nothing below {100 * fit.visible:.0f} % of the records"
+    return [ManyClipped(what, "widen the bounds, spend more, or use release_mean", weight=share)]
+
+
+def _approximation(release: Release, family: Family, method: str, theta: Array) -> tuple[list[str], list[Doubt]]:
+    """Say how far the normal law of the sums moves an interval, or doubt it."""
     if method not in _NORMAL:
-        return notes, []
+        return [], []
     skewness = skewness_of_sums(release, family, np.median(theta, axis=0))
     if skewness is None:
-        return [*notes, f"Sums of {release.n} records are taken as normal."], []
+        return [f"Sums of {release.n} records are taken as normal."], []
     off = _ENDS * skewness
     if method == "gibbs" and family.size > 1 and not family.bounded:
         off = max(off, _PSEUDO / np.sqrt(release.n))
     size = f"about {off:.2g}" if off >= 0.01 else "less than 0.01"
     what = f"sums of {release.n} records are taken as normal, which moves an end of the 95 % interval by {size} sd"
     if off < _POOR:
-        return [*notes, f"{what[0].upper()}{what[1:]}."], []
+        return [f"{what[0].upper()}{what[1:]}."], []
     better = next((each for each in ("exact", "records") if each in family.methods(release.mechanism)), None)
     remedy = f"use method='{better}', which is exact" if better else "trust the interval less, or use release_mean"
-    return notes, [PoorApproximation(what, remedy, weight=off)]
+    return [], [PoorApproximation(what, remedy, weight=off)]
 
 
 def skewness_of_sums(release: Release, family: Family, theta: Array) -> float | None:

@@ -16,6 +16,7 @@ from dpbook._labels import component_labels
 from dpbook._validation import finite_array, finite_number, integer, interval, one_of, positive, privacy_loss
 from dpbook.expfam.previews import component_of
 from dpbook.expfam.simulated import mean_widths, share_widths
+from dpbook.expfam.table_counts import shared_out
 from dpbook.expfam.weights import weights_for
 from dpbook.preview import EpsilonPlan, Preview
 from dpbook.priors import Dirichlet
@@ -25,7 +26,7 @@ from dpbook.widths import NORMAL, expected, scale_for, solved
 __all__ = ["preview_histogram", "preview_mean", "solve_epsilon_histogram", "solve_epsilon_mean"]
 
 _SPREAD = 0.2  # of records whose standard deviation is not stated, in widths of the bounds
-_PSEUDO_COUNT = 0.5  # of each cell, as in infer
+_EVERY = 3  # of the totals that infer's default prior mixes, these are enough for a preview
 
 
 def preview_mean(
@@ -193,7 +194,7 @@ def preview_histogram(
     epsilon, mechanism, delta
         As in :func:`release_histogram`.
     prior : Dirichlet, optional
-        Of the shares; by default half a record in each cell, as in :func:`infer`.
+        Of the shares; by default a total of pseudo-counts, itself unknown, shared out evenly, as in :func:`infer`.
 
     Returns
     -------
@@ -206,7 +207,7 @@ def preview_histogram(
     >>> from dpbook import expfam
     >>> look = expfam.preview_histogram({"yes": 0.3, "no": 0.6, "other": 0.1}, n=1000, epsilon=0.5)
     >>> print(look.summary()["width"].round(2).to_dict())
-    {'yes': 0.06, 'no': 0.06, 'other': 0.04}
+    {'yes': 0.06, 'no': 0.07, 'other': 0.04}
     """
     plan = _Cells.of(probabilities, n, mechanism, prior)
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
@@ -263,7 +264,7 @@ def solve_epsilon_histogram(
     >>> from dpbook import expfam
     >>> plan = expfam.solve_epsilon_histogram(0.07, {"yes": 0.3, "no": 0.6, "other": 0.1}, n=1000)
     >>> print(f"{plan.epsilon:.2f}")
-    0.25
+    0.26
     """
     plan = _Cells.of(probabilities, n, mechanism, prior)
     _, delta = privacy_loss(1.0, delta, mechanism)
@@ -280,12 +281,13 @@ def solve_epsilon_histogram(
 
 
 class _Cells(NamedTuple):
-    """A histogram to be released: its cells, their guessed shares, and the pseudo-counts of the prior."""
+    """A histogram to be released: its cells, their guessed shares, and the Dirichlet priors that are mixed."""
 
     names: tuple[str, ...]
     shares: Array
     n: int
-    alpha: Array
+    alphas: Array
+    weights: Array
     sensitivity: float
     laplace: bool
 
@@ -299,11 +301,13 @@ class _Cells(NamedTuple):
             raise ValueError(f"probabilities must be two or more, greater than 0, and add up to 1; got {given!r:.80}")
         if prior is not None and (not isinstance(prior, Dirichlet) or np.size(prior.alpha) != shares.size):
             raise TypeError(f"prior must be None or a Dirichlet with {shares.size} pseudo-counts; got {prior!r}")
-        alpha = np.full(shares.size, _PSEUDO_COUNT) if prior is None else np.asarray(prior.alpha, dtype=float)
+        alphas, weights = (each[::_EVERY] for each in shared_out(shares.size))
+        if prior is not None:
+            alphas, weights = np.asarray(prior.alpha, dtype=float)[None], np.ones(1)
         names = labels or tuple(component_labels("probabilities", (shares.size,)))
         norm = 1 if one_of("mechanism", mechanism, ("laplace", "gaussian")) == "laplace" else 2
-        return cls(names, shares, integer("n", n, least=1), alpha, histogram(norm=norm), norm == 1)
+        return cls(names, shares, integer("n", n, least=1), alphas, weights, histogram(norm=norm), norm == 1)
 
     def widths(self, scale: float) -> Array:
         """Return the widths (release, k) of intervals over simulated releases."""
-        return share_widths(self.shares, self.alpha, self.n, scale, self.laplace)
+        return share_widths(self.shares, self.alphas, self.weights, self.n, scale, self.laplace)

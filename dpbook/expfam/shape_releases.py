@@ -16,12 +16,15 @@ from dpbook._arrays import Array
 from dpbook._validation import interval, privacy_loss, seeded_generator
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.expfam.cells import Bins, bins_between
+from dpbook.expfam.described import described
 from dpbook.expfam.families import Multinomial
 from dpbook.expfam.family import require_moderate
+from dpbook.expfam.gap_releases import release_mean_of_present
 from dpbook.expfam.reading import coded
 from dpbook.expfam.weights import weights_for
 from dpbook.records import exact_sum, grid_unit
 from dpbook.release import Release
+from dpbook.schema import Schema
 from dpbook.sensitivity import histogram, mean_and_shape, rounded
 
 __all__ = ["release_histogram", "release_mean"]
@@ -31,9 +34,10 @@ _FEWEST = 3  # records: with fewer, nothing tells a mean from a spread
 
 def release_mean(
     data: Any,
-    bounds: tuple[float, float],
+    bounds: tuple[float, float] | None = None,
     *,
     epsilon: float,
+    schema: Schema | None = None,
     bins: int | ArrayLike = 10,
     shape: float = 0.1,
     mechanism: str = "laplace",
@@ -51,12 +55,16 @@ def release_mean(
 
     Parameters
     ----------
-    data : array, Series, table of one column, iterator of chunks, or Dask collection
+    data : array, Series, table of one column, path, Arrow stream, iterator of chunks, or Dask collection
         The records, at least three.
-    bounds : (low, high)
-        Public bounds, set without looking at the records.
+    bounds : (low, high), optional
+        Public bounds, set without looking at the records; by default those of the schema.
     epsilon : float
         The privacy loss of all three together.
+    schema : Schema, optional
+        The one column to release, of a table that may have others. With ``missing="category"`` missing values are
+        allowed: their number is released too, at no cost (:func:`~dpbook.sensitivity.mean_with_missing`), and the mean
+        is that of records that are there.
     bins : int or sequence of float, default 10
         The histogram's bins: how many of equal width, or their edges, which begin and end at the bounds.
     shape : float, default 0.1
@@ -86,10 +94,14 @@ def release_mean(
     array([26., 29.])
     """
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
-    low, high = interval("bounds", bounds)
+    data, known, _, gaps = described(data, schema, gaps=True)
+    low, high = _pair(known if bounds is None else bounds)
     require_moderate("bounds", (low, high))
     cells = bins_between((low, high), bins)
     weights = weights_for(shape, mechanism)
+    if gaps:
+        settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "mechanism": mechanism, "shape": shape}
+        return release_mean_of_present(data, cells, weights, rng=seeded_generator(rng), budget=budget, **settings)
     norm, unit = 1 if mechanism == "laplace" else 2, grid_unit(max(1.0, *weights))
     bound = rounded(mean_and_shape(squares=weights[0], cells=weights[1], norm=norm), len(cells.edges) + 3, unit, norm)
     statistics = functools.partial(_mean_statistics, cells=cells, weights=weights)
@@ -124,6 +136,7 @@ def release_histogram(
     *,
     labels: Any = None,
     epsilon: float,
+    schema: Schema | None = None,
     mechanism: str = "laplace",
     delta: float = 0.0,
     rng: np.random.Generator | None = None,
@@ -137,7 +150,7 @@ def release_histogram(
 
     Parameters
     ----------
-    data : array, Series, table of one column, iterator of chunks, or Dask collection
+    data : array, Series, table of one column, path, Arrow stream, iterator of chunks, or Dask collection
         The records.
     bins : sequence of float, optional
         Edges of the bins, in order; what lies below the first or above the last is counted in two cells more.
@@ -145,6 +158,9 @@ def release_histogram(
         The labels that records hold, instead of bins.
     epsilon : float
         The privacy loss.
+    schema : Schema, optional
+        The one column to release, of a table that may have others, and by default its labels; with
+        ``missing="category"``, the label ``"missing"`` is one of them.
     mechanism : {"laplace", "gaussian"}
         The noise.
     delta : float, default 0.0
@@ -169,6 +185,8 @@ def release_histogram(
     array([31., 19.])
     """
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
+    data, _, known, _ = described(data, schema, labels=bins is None, gaps=bins is None)
+    labels = known if labels is None and bins is None else labels
     if (bins is None) == (labels is None):
         raise TypeError("bins or labels must be given, one of them: edges of numbers, or what records may hold")
     family = None if labels is None else Multinomial(labels=labels)
@@ -197,6 +215,16 @@ def release_histogram(
         float_safe=rng is None,
     )
     return paid.entered(made)
+
+
+def _pair(bounds: Any) -> tuple[float, float]:
+    """Return the bounds; where they are no pair, records may have been passed in their place, and are not shown."""
+    if np.size(bounds) != 2:
+        raise TypeError(
+            "bounds must be a pair (low, high), after the data: release_mean(data, bounds, …); "
+            f"got {type(bounds).__name__} of size {np.size(bounds)}"
+        )
+    return interval("bounds", bounds)
 
 
 def _mean_statistics(rows: Array, *, cells: Bins, weights: tuple[float, float]) -> Array:

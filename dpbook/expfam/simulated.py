@@ -171,65 +171,103 @@ def several_parameter_widths(law: FamilyLaw, n: int, scale: float, laplace: bool
     return posterior_widths(law, sums, np.repeat(origin, _SEVERAL, axis=1), law.theta, _DRAWS)
 
 
-def share_widths(shares: Array, alpha: Array, n: int, scale: float, laplace: bool) -> Array:
+def share_widths(shares: Array, alphas: Array, weights: Array, n: int, scale: float, laplace: bool) -> Array:
     """Return widths (release, k) of the shares of k cells whose noisy counts are released.
 
-    As in :mod:`dpbook.expfam.table_counts` each count has a law of its own, tilted so that all add up to n; what the
-    total says of one count is taken as normal.
+    The prior is a mixture of Dirichlet ones (prior, k). As in :mod:`dpbook.expfam.table_counts` each count has a law of
+    its own, tilted so that all add up to n; what the total says of one count is taken as normal.
     """
     k = shares.size
     chance = Chance.drawn(_TABLES, k, laplace)
     sums = chance.sums(shares, np.diag(shares) - np.outer(shares, shares), n, 0.0, laplace)
     noisy = np.maximum(sums.noisy, 0.0) + scale * chance.noise
-    h, log_law = _count_laws(noisy, alpha, n, scale, laplace)
-    mass = _tilted_to_total(h, log_law, n)
-    mean, variance = (mass * h).sum(axis=2), (mass * h**2).sum(axis=2) - (mass * h).sum(axis=2) ** 2
-    others, spread = (each.sum(axis=1, keepdims=True) - each for each in (mean, variance))
-    log_total = -0.5 * (n - h - others[..., None]) ** 2 / np.maximum(spread, 1.0)[..., None]
-    mass = mass * np.exp(log_total - log_total.max(axis=2, keepdims=True))
-    cdf = np.cumsum(mass, axis=2)
+    blocks = _Blocks.around(noisy, n, scale, laplace)
+    laws = [_law_given_total(blocks, alpha, n) for alpha in alphas]
+    evidence = np.log(weights)[:, None] + np.stack([each for _, each in laws])
+    evidence = np.exp(evidence - evidence.max(axis=0))
+    evidence /= evidence.sum(axis=0)
+    mixed = np.concatenate([mass * each[:, None, None] for (mass, _), each in zip(laws, evidence, strict=True)], axis=2)
+    cdf, points = np.cumsum(mixed, axis=2), blocks.h.shape[2]
     rng = np.random.default_rng(_SEED)
     uniform = (rng.permuted(np.tile(np.arange(_DRAWS), (k, 1)), axis=1) + 0.5) / _DRAWS
     widths = np.empty(noisy.shape)
     for j in range(k):
         z = rng.standard_normal((2, _DRAWS))
-        rows = zip(cdf[:, j], h[:, j], strict=True)
-        counts = np.stack([np.interp(uniform[j] * each[-1], each, points) for each, points in rows])
-        own = _gamma(alpha[j] + counts, z[0])
-        rest = _gamma(alpha.sum() - alpha[j] + n - counts, z[1])
+        at = np.stack([np.searchsorted(each, uniform[j] * each[-1]) for each in cdf[:, j]])
+        which, point = np.divmod(np.minimum(at, cdf.shape[2] - 1), points)
+        counts, alpha = np.take_along_axis(blocks.h[:, j], point, axis=1), alphas[which]
+        own = _gamma(alpha[..., j] + counts, z[0])
+        rest = _gamma(alpha.sum(axis=2) - alpha[..., j] + n - counts, z[1])
         low, high = np.quantile(own / (own + rest), OUTER, axis=1)
         widths[:, j] = high - low
     return widths
 
 
-def _count_laws(noisy: Array, alpha: Array, n: int, scale: float, laplace: bool) -> tuple[Array, Array]:
-    """Return points (release, k, point) of counts, dense where noise puts them, and log masses there."""
-    reach = 20.0 if laplace else 7.5
-    nearest = np.clip(noisy, 0, n)
-    low, high = (np.arcsinh(np.clip((end - nearest) / scale, -reach, reach)) for end in (0.0, float(n)))
-    steps = low[..., None] + (high - low)[..., None] * np.linspace(0, 1, _COUNTS + 1)
-    edges = nearest[..., None] + scale * np.sinh(steps)
-    h = np.clip((edges[..., 1:] + edges[..., :-1]) / 2, 0, n)
-    away = (noisy[..., None] - h) / scale
-    law = -np.abs(away) if laplace else -0.5 * away**2
+class _Blocks(NamedTuple):
+    """Counts (release, k, block) that stand for blocks of whole numbers, short where noise puts them; 0 for itself."""
+
+    first: Array
+    end: Array
+    h: Array
+    log_noise: Array
+
+    @classmethod
+    def around(cls, noisy: Array, n: int, scale: float, laplace: bool) -> _Blocks:
+        reach = 20.0 if laplace else 7.5
+        nearest = np.clip(noisy, 0, n)
+        low, high = (np.arcsinh(np.clip((end - nearest) / scale, -reach, reach)) for end in (0.0, float(n)))
+        steps = low[..., None] + (high - low)[..., None] * np.linspace(0, 1, _COUNTS + 1)
+        edges = np.rint(nearest[..., None] + scale * np.sinh(steps))
+        edges[..., 1:] = np.maximum(edges[..., 1:], edges[..., :1] + 1)
+        edges[..., -1] = np.minimum(edges[..., -1], n) + 1
+        edges[..., 1] = np.where(edges[..., 0] == 0, 1, edges[..., 1])
+        first, end = edges[..., :-1], edges[..., 1:]
+        h = np.floor((first + end - 1) / 2)
+        away = (noisy[..., None] - h) / scale
+        return cls(first, end, h, -np.abs(away) if laplace else -0.5 * away**2)
+
+
+def _law_given_total(blocks: _Blocks, alpha: Array, n: int) -> tuple[Array, Array]:
+    """Return the masses of blocks of counts (release, k, block) given their total, and the log evidence (release,)."""
+    of = alpha[:, None]
+
+    def log_up_to(m: Array) -> Array:  # the sum of Γ(α + h)/h! over h from 0 to m - 1 is Γ(α + m)/(α Γ(m))
+        with np.errstate(divide="ignore"):
+            return np.where(m > 0, special.gammaln(of + m) - special.gammaln(np.maximum(m, 1)) - np.log(of), -np.inf)
+
+    above, below = log_up_to(blocks.end), log_up_to(blocks.first)
     with np.errstate(divide="ignore"):
-        law = law + np.log(np.diff(edges))
-    return h, law + special.gammaln(alpha[:, None] + h) - special.gammaln(h + 1)
+        log_law = blocks.log_noise + above + np.log(-np.expm1(np.minimum(below - above, 0.0)))
+    mass, log_norm = _tilted_to_total(blocks.h, log_law, n)
+    mean = (mass * blocks.h).sum(axis=2)
+    variance = np.maximum((mass * blocks.h**2).sum(axis=2) - mean**2, 0.0)
+    total = np.maximum(variance.sum(axis=1), 0.5)
+    evidence = log_norm - 0.5 * ((n - mean.sum(axis=1)) ** 2 / total + np.log(total))
+    evidence += special.gammaln(alpha.sum()) - special.gammaln(alpha.sum() + n) - special.gammaln(alpha).sum()
+    others, spread = (each.sum(axis=1, keepdims=True) - each for each in (mean, variance))
+    log_total = -0.5 * (n - blocks.h - others[..., None]) ** 2 / np.maximum(spread, 1.0)[..., None]
+    mass = mass * np.exp(log_total - log_total.max(axis=2, keepdims=True))
+    return mass / mass.sum(axis=2, keepdims=True), evidence
 
 
-def _tilted_to_total(h: Array, log_law: Array, n: int) -> Array:
-    """Return the counts' masses, tilted such that their means add up to n, by bisection for each release."""
-    spread = np.ptp(h, axis=2).max(axis=1)[:, None, None]
+def _tilted_to_total(h: Array, log_law: Array, n: int) -> tuple[Array, Array]:
+    """Return the counts' masses, tilted by bisection so that means add up to n, and the log of what norms them."""
+    spread = np.maximum(np.ptp(h, axis=2).max(axis=1), 1e-9)[:, None, None]
     low, high = np.full(len(h), -60.0), np.full(len(h), 60.0)
-    mass = log_law
+    mass, log_norm = log_law, np.zeros(len(h))
     for _ in range(30):
         middle = (low + high) / 2
-        raised = log_law + np.sinh(middle)[:, None, None] / np.maximum(spread, 1e-9) * h
-        mass = np.exp(raised - raised.max(axis=2, keepdims=True))
-        mass /= mass.sum(axis=2, keepdims=True)
+        tilt = np.sinh(middle)[:, None, None] / spread
+        raised = log_law + tilt * (h - h[..., :1])
+        highest = raised.max(axis=2, keepdims=True)
+        mass = np.exp(raised - highest)
+        norm = mass.sum(axis=2, keepdims=True)
+        mass /= norm
+        left = n - h[..., 0].sum(axis=1)
+        log_norm = (highest + np.log(norm)).sum(axis=(1, 2)) - tilt[:, 0, 0] * left
         above = (mass * h).sum(axis=(1, 2)) > n
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.asarray(mass)
+    return np.asarray(mass), log_norm
 
 
 def _gamma(shape: Array, z: Array) -> Array:

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from dpbook._validation import fraction
+from dpbook.sensitivity import cell_weight
 
 __all__ = ["cell_weight", "weights_for"]
 
 # The largest weights at which the squares cost nothing (Laplace: 1/2; Gaussian: the root of 2).
 _SQUARES = {"laplace": 0.5, "gaussian": 1.4}
 _LEAST = 0.001  # of the privacy loss, for either part
-_CHECK = (0.01, 0.5)  # of the privacy loss, for a histogram that only checks a family
 
 
 def weights_for(shape: Any, mechanism: str) -> tuple[float, float]:
@@ -25,17 +25,3 @@ def weights_for(shape: Any, mechanism: str) -> tuple[float, float]:
         raise ValueError(f"shape must lie between {_LEAST} and {1 - _LEAST}, got {shape}")
     odds = share / (1 - share)
     return _SQUARES[mechanism], odds if mechanism == "laplace" else math.sqrt(2 * odds)
-
-
-def cell_weight(check: Any, sensitivity: float, mechanism: str) -> float:
-    """Return the weight of a histogram that takes a share ``check`` of the loss beside sums of this sensitivity; or 0.
-
-    That is the share 2w / (Δ + 2w) of the L1 sensitivity, or 2w² / (Δ² + 2w²) of the squared L2 sensitivity.
-    """
-    if check is None or (not isinstance(check, bool) and check == 0):
-        return 0.0
-    share = fraction("check", check)
-    if not _CHECK[0] <= share <= _CHECK[1]:
-        raise ValueError(f"check must be 0 or lie between {_CHECK[0]} and {_CHECK[1]}, got {check}")
-    half_odds = share / (1 - share) / 2
-    return sensitivity * (half_odds if mechanism == "laplace" else math.sqrt(half_odds))

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from dpbook import _html
 from dpbook._arrays import Array
+from dpbook._late import pd, stats
 from dpbook._validation import analyst_generator, finite_array, fraction, integer, non_negative_array, one_of
 from dpbook.graphical import releases
 from dpbook.graphical.domain import TABLES_MODEL, Domain
@@ -30,7 +29,7 @@ __all__ = ["Analysis", "analyse", "combine", "replicate"]
 RULES = ("fully synthetic", "partially synthetic")
 _TIMES = 5  # records of a set, over n: enough to keep the rule's variance above 0
 
-Function: TypeAlias = Callable[[pd.DataFrame], tuple[ArrayLike, ArrayLike]]
+Function: TypeAlias = "Callable[[pd.DataFrame], tuple[ArrayLike, ArrayLike]]"
 Learn: TypeAlias = Callable[[Release], MarkovRandomField]
 
 

@@ -6,20 +6,25 @@ most 1 in a table, as any other record does; tables are whole numbers of units, 
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from dpbook._validation import finite_array
+from dpbook._columns import Table, column_of, labels_of_texts, numbers_of_texts, pieces_of
+from dpbook._late import pd
+from dpbook._sources import Stream, source_of
+from dpbook._validation import clear_chunk, finite_array
 from dpbook.graphical.domain import Domain, Groups, checked_groups
+from dpbook.schema import MISSING, Schema
 
 __all__ = ["CliqueTables", "clique_tables"]
 
 _WEIGHT = 2**32  # a record's weight in whole units: 1/K is rounded down, so that K of them never exceed it
+_AT_ONCE = 8  # tables of partitions that a worker adds up
 _MOST_RECORDS = 2**30 - 1  # times _WEIGHT stays below 2**63
 
 
@@ -77,7 +82,7 @@ def clique_tables(
     Explained in :doc:`/book/graphical-models/log-linear-models`.
     """
     known = Domain.of(domain)
-    return exact_tables(data, known, checked_groups(cliques, known), layout_of(known, counts, person, null))
+    return exact_tables(data, known, checked_groups(cliques, known), layout_of(domain, counts, person, null))
 
 
 class Layout(NamedTuple):
@@ -86,6 +91,7 @@ class Layout(NamedTuple):
     counts: str | None
     person: str | None
     null: dict[str, int]
+    schema: Schema | None = None  # what a record is, where the domain is that of a schema
 
     def unit(self, groups: Groups) -> float:
         """Return what one unit of the tables is worth: a record, or 2**-32 of it where records are split."""
@@ -93,8 +99,9 @@ class Layout(NamedTuple):
         return 1.0 / _WEIGHT if split else 1.0
 
 
-def layout_of(domain: Domain, counts: Any, person: Any, null: Any) -> Layout:
+def layout_of(domain: Domain | Schema | Mapping[str, Any], counts: Any, person: Any, null: Any) -> Layout:
     """Return the layout that these arguments of a release describe; raise, naming one, where they do not."""
+    schema, domain = domain if isinstance(domain, Schema) else None, Domain.of(domain)
     for name, column in (("counts", counts), ("person", person)):
         if column is not None and not isinstance(column, str):
             raise TypeError(f"{name} must name a column, got {column!r}")
@@ -102,7 +109,7 @@ def layout_of(domain: Domain, counts: Any, person: Any, null: Any) -> Layout:
             raise ValueError(f"{name} must not be a variable of the domain, got {column!r}")
     if counts is not None and person is not None:
         raise ValueError("counts and person cannot both be given: a row that stands for many has no one person")
-    return Layout(counts, person, _null_codes(domain, null))
+    return Layout(counts, person, _null_codes(domain, null), schema)
 
 
 def _null_codes(domain: Domain, null: Any) -> dict[str, int]:
@@ -121,7 +128,18 @@ def _null_codes(domain: Domain, null: Any) -> dict[str, int]:
 
 
 def exact_tables(data: Any, domain: Domain, groups: Groups, layout: Layout) -> CliqueTables:
-    """Return the tables of all groups, chunk by chunk of the data."""
+    """Return the tables of all groups, chunk by chunk of the data; of a Dask table, on the workers that hold them."""
+    if layout.person is None and _is_dask_table(data):
+        found = _added(_on_workers(data, domain, groups, layout))
+    else:
+        found = _tables_of(data, domain, groups, layout)
+    if found.n == 0:
+        raise ValueError("data must hold at least one record, got none")
+    return found
+
+
+def _tables_of(data: Any, domain: Domain, groups: Groups, layout: Layout) -> CliqueTables:
+    """Return the tables of some of the records; there may be none."""
     unit = layout.unit(groups)
     tables = [np.zeros(domain.shape(group[0]), dtype=np.int64) for group in groups]
     n = 0
@@ -130,9 +148,27 @@ def exact_tables(data: Any, domain: Domain, groups: Groups, layout: Layout) -> C
         _check_number(n)
         for table, group in zip(tables, groups, strict=True):
             table += _table(codes, times, persons, group, domain, layout.null, unit < 1)
-    if n == 0:
-        raise ValueError("data must hold at least one record, got none")
     return CliqueTables(tables, unit, n)
+
+
+def _on_workers(data: Any, domain: Domain, groups: Groups, layout: Layout) -> list[CliqueTables]:
+    """Return tables whose sum is that of all partitions: counted where they are, and added there eight by eight."""
+    dask: Any = importlib.import_module("dask")
+    used = dict.fromkeys(name for group in groups for member in group for name in member)
+    wanted = [name for name in [*used, *filter(None, (layout.counts,))] if name in data.columns]
+    count, add = dask.delayed(_tables_of, pure=False), dask.delayed(_added, pure=False)
+    parts = [count(part, domain, groups, layout) for part in data[wanted].to_delayed()]
+    while len(parts) > _AT_ONCE:
+        parts = [add(parts[i : i + _AT_ONCE]) for i in range(0, len(parts), _AT_ONCE)]
+    return list(dask.compute(*parts))
+
+
+def _added(parts: Sequence[CliqueTables]) -> CliqueTables:
+    """Return the sum of tables of different records."""
+    n = sum(part.n for part in parts)
+    _check_number(n)
+    totals = [sum(same[1:], start=same[0]) for same in zip(*(part.tables for part in parts), strict=True)]
+    return CliqueTables(totals, parts[0].unit, n)
 
 
 class _Chunk(NamedTuple):
@@ -168,35 +204,74 @@ def _chunks(data: Any, domain: Domain, groups: Groups, layout: Layout) -> Iterat
     counts, person = layout.counts, layout.person
     if person is not None and not isinstance(data, pd.DataFrame):
         raise TypeError("data must be one DataFrame where person is given: a person's rows must not be split")
-    used = dict.fromkeys(name for group in groups for member in group for name in member)
-    for frame in _frames(data):
-        missing = [name for name in [*used, *filter(None, (counts, person))] if name not in frame.columns]
+    used = list(dict.fromkeys(name for group in groups for member in group for name in member))
+    wanted = [*used, *filter(None, (counts, person))]
+    for frame, texts in _frames(data, wanted):
+        missing = [name for name in wanted if name not in frame.columns]
         if missing:
             raise ValueError(f"data must have the columns {sorted(missing)}, it has {list(frame.columns)}")
         codes = np.zeros((len(frame), len(domain.names)), dtype=np.int64)
-        for name in used:
-            codes[:, domain.names.index(name)] = domain.codes(name, frame[name].to_numpy())
-        times = np.ones(len(frame), dtype=np.int64) if counts is None else _whole_counts(frame[counts])
+        for name, column in _columns(frame, used, domain, layout.schema, texts):
+            codes[:, domain.names.index(name)] = domain.codes(name, column)
+        times = np.ones(len(frame), dtype=np.int64) if counts is None else _whole_counts(frame[counts], texts)
         yield _Chunk(codes, times, None if person is None else _owners(frame[person], person))
 
 
-def _frames(data: Any) -> Iterator[pd.DataFrame]:
-    library = type(data).__module__.split(".")[0]
+def _columns(
+    frame: pd.DataFrame, used: list[str], domain: Domain, schema: Schema | None, texts: bool
+) -> Iterator[tuple[str, Any]]:
+    """Give the used columns of a frame: as a schema reads them, where there is one, the texts of a file as states."""
+    if schema is not None:
+        held = Table(tuple(used), tuple(column_of(frame[name]) for name in used), len(frame), texts=texts)
+        made = schema.part(used)._frame([held])
+        for name in used:
+            column = made[name]
+            kept = schema.missing == "category" and not isinstance(column.dtype, pd.CategoricalDtype)
+            yield name, column.astype(object).where(column.notna(), MISSING).to_numpy() if kept else column.to_numpy()
+        return
+    for name in used:
+        values, labels = frame[name].to_numpy(), domain.labels[domain.names.index(name)]
+        if texts:
+            values = numbers_of_texts(values) if labels is None else labels_of_texts(values, labels)
+        yield name, values
+
+
+def _frames(data: Any, wanted: list[str]) -> Iterator[tuple[pd.DataFrame, bool]]:
+    """Yield frames that have the wanted columns, and whether they hold the texts of a file."""
+    data, library = source_of(data), type(data).__module__.split(".")[0]
     if isinstance(data, pd.DataFrame):
-        yield data
-    elif library == "dask" and hasattr(type(data), "columns") and data.ndim == 2:  # a Delayed claims any attribute
+        yield data, False
+    elif _is_dask_table(data):
         for partition in data.to_delayed():
-            yield partition.compute()
-    elif library == "pyarrow" and hasattr(data, "column_names") and hasattr(data, "to_pandas"):
-        yield data.to_pandas()
+            yield partition.compute(), False
+    elif isinstance(data, Stream):
+        absent = [name for name in wanted if name not in data.column_names]
+        if absent:
+            raise ValueError(f"data must have the columns {sorted(absent)}, it has {data.column_names}")
+        for piece in pieces_of(data, columns=wanted, texts=True):
+            yield _frame_of(piece, wanted), data.texts
+    elif library == "pyarrow" and hasattr(data, "column_names"):
+        for piece in pieces_of(data):
+            yield _frame_of(piece, wanted), False
     elif isinstance(data, Iterator):
         for each in data:
-            yield from _frames(each)
+            yield from _frames(clear_chunk("data", each), wanted)
     else:
         raise TypeError(
-            "data must be a pandas DataFrame, a pyarrow Table or RecordBatch, an iterator of such, a Dask "
-            f"DataFrame, or an array of counts, got {type(data).__name__} of {library}; {_advice(library)}"
+            "data must be a pandas DataFrame, an Arrow table, batch, stream or data set, an iterator of such, a path, "
+            f"a Dask DataFrame, or an array of counts, got {type(data).__name__} of {library}; {_advice(library)}"
         )
+
+
+def _frame_of(piece: Any, wanted: list[str]) -> pd.DataFrame:
+    """Return a piece of a table as a frame of those wanted columns that it has."""
+    held = dict(zip(piece.names, piece.columns, strict=True))
+    return pd.DataFrame({name: held[name] for name in wanted if name in held}, index=pd.RangeIndex(piece.n))
+
+
+def _is_dask_table(data: Any) -> bool:
+    library = type(data).__module__.split(".")[0]
+    return library == "dask" and hasattr(type(data), "columns") and data.ndim == 2  # a Delayed claims any attribute
 
 
 def _advice(library: str) -> str:
@@ -205,8 +280,9 @@ def _advice(library: str) -> str:
     return ways.get(library, "make a DataFrame of it with the variables as columns")
 
 
-def _whole_counts(column: pd.Series[Any]) -> NDArray[np.int64]:
-    values = finite_array("data[counts]", column.to_numpy(), ndim=1)
+def _whole_counts(column: pd.Series[Any], texts: bool) -> NDArray[np.int64]:
+    held = numbers_of_texts(column.to_numpy()) if texts else column.to_numpy()
+    values = finite_array("data[counts]", held, ndim=1)
     _check_counts(values)
     return values.astype(np.int64)
 

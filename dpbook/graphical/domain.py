@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from dpbook._late import pd
 from dpbook._validation import integer, present_array, unmasked
-from dpbook.schema import Category, Flag, Number, Schema
+from dpbook.schema import MISSING, Category, Flag, Number, Schema
 
 __all__ = ["Clique", "Domain", "chain"]
 
@@ -74,7 +74,7 @@ class Domain:
         """Return the domain that a mapping or a schema describes; raise, naming the variable, where it describes none.
 
         A mapping ``domain`` gives each variable's number of states, or its states' labels. A schema's categories, flags
-        and integers are variables; the records are then what its ``apply`` returns.
+        and integers are variables; with ``missing="category"``, each has the state ``"missing"`` too.
         """
         if isinstance(domain, Domain):
             return domain
@@ -161,16 +161,13 @@ def _states(name: str, schema: Schema) -> int | Sequence[Any]:
         )
     if isinstance(kind, Category):
         return list(schema.dtypes[name].categories)
-    if schema.missing == "category":
-        raise ValueError(
-            f"domain[{name!r}] must have states that can be numbered, and missing = 'category' leaves NaN in it: fill "
-            "or refuse missing values, or make it a Category"
-        )
-    if isinstance(kind, Flag) or kind.low == 0:
+    kept = schema.missing == "category"
+    if not kept and (isinstance(kind, Flag) or kind.low == 0):
         return schema.cardinalities[name]
     if schema.cardinalities[name] > _MOST_LABELS:
         raise ValueError(f"domain[{name!r}] must have at most {_MOST_LABELS} states unless they start at 0: bin it")
-    return range(kind.low, kind.high + 1)
+    span = (0, 1) if isinstance(kind, Flag) else range(kind.low, kind.high + 1)
+    return [*span, MISSING] if kept else span
 
 
 def _labels(name: str, states: Any) -> tuple[Any, ...]:

@@ -111,7 +111,7 @@ def release_dpsgd(
     if not flag("insecure", insecure) and rng is None:
         raise ValueError("insecure must be True for a real release: noisy gradients have no safe sampler")
     accountants()
-    units = units_of(data, known, groups, layout_of(known, counts, person, null))
+    units = units_of(data, known, groups, layout_of(domain, counts, person, null))
     delta = 1 / max(units.n, 2) if delta is None else delta
     multiplier = gradient_noise(epsilon=epsilon, delta=delta, sampling=training.sampling, steps=training.steps)
     tables = empty_tables(known, groups, units.n, training.inference)

@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dpbook import _html
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import analyst_generator, finite_array, integer, one_of
 from dpbook.graphical.domain import Clique, Domain, Groups, checked_clique, checked_groups, group_name, in_order
 from dpbook.graphical.junction import LARGEST_TABLE, Beliefs, JunctionTree, largest_table

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 from dpbook._arrays import Array
+from dpbook._late import optimize
 from dpbook.graphical.field import FitReport
 from dpbook.graphical.junction import JunctionTree
 from dpbook.graphical.tables import Inferred, NoisyTables, project_to_simplex

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import analyst_generator, at_least, delta_value, integer, positive
 from dpbook.graphical.counting import exact_tables, layout_of
 from dpbook.graphical.domain import Domain, checked_groups
@@ -68,7 +68,7 @@ def fit_nonprivate(
     groups = checked_groups(cliques, known)
     ridge, tolerance = at_least("ridge", ridge, 0), positive("tolerance", tolerance)
     iterations = integer("iterations", iterations, least=1)
-    exact = exact_tables(data, known, groups, layout_of(known, counts, person, null))
+    exact = exact_tables(data, known, groups, layout_of(domain, counts, person, null))
     found: list[Array] = [np.asarray(table * exact.unit, dtype=np.float64) for table in exact.tables]
     if null is not None:  # a record that is null throughout tells nothing: each table is taken for its own total
         found = [exact.n * table / max(float(table.sum()), 1e-9) for table in found]
@@ -132,7 +132,7 @@ def tune_dpsgd_nonprivate(
     groups = checked_groups(cliques, known)
     tried = _checked_grid(grid)
     epsilon, generator = positive("epsilon", epsilon), analyst_generator(rng)
-    units = units_of(data, known, groups, layout_of(known, counts, person, null))
+    units = units_of(data, known, groups, layout_of(domain, counts, person, null))
     delta = 1 / max(units.n, 2) if delta is None else delta_value("delta", delta, zero=False)
     tables = empty_tables(known, groups, units.n, inference)
     rows = []

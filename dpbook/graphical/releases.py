@@ -18,6 +18,7 @@ from dpbook.graphical.counting import exact_tables, layout_of
 from dpbook.graphical.domain import TABLES_MODEL, Domain, checked_groups, group_name
 from dpbook.records import ExactSum
 from dpbook.release import Release
+from dpbook.schema import Schema
 from dpbook.sensitivity import histogram
 
 __all__ = ["release"]
@@ -28,7 +29,7 @@ _LARGEST_EPSILON = 1e100
 
 def release(
     data: Any,
-    domain: Domain | Mapping[str, Any],
+    domain: Domain | Schema | Mapping[str, Any],
     cliques: Sequence[Any],
     *,
     epsilon: float,
@@ -48,12 +49,14 @@ def release(
 
     Parameters
     ----------
-    data : DataFrame, pyarrow Table, iterator of such, Dask DataFrame, or array
-        Rows of codes or labels, one column a variable; or the table of counts of all variables together, an array
+    data : DataFrame, Arrow table, data set or stream, path, iterator of such, Dask DataFrame, or array
+        Rows of codes or labels, one column a variable; a path is that of a Parquet, Arrow or CSV file, and is read in
+        memory that does not grow with it. Or the table of counts of all variables together, an array
         with one axis for each variable of the domain. What belongs to one record, its states, its count and its
         person, stands in one row of one table.
-    domain : Domain or mapping of str to int or sequence
-        Each variable's number of states, or its states' labels; public.
+    domain : Domain, Schema or mapping of str to int or sequence
+        Each variable's number of states, or its states' labels; public. A schema's columns are variables, read as it
+        says: with ``missing="category"``, a missing value is a state of its own.
     cliques : list of tuple of str
         The tables to release. A list of tuples in place of one ties them: they share one table, to which a record
         gives 1/K for each of its K cliques in the list.
@@ -91,7 +94,7 @@ def release(
     known = Domain.of(domain)
     groups = checked_groups(cliques, known)
     sensitivity = histogram(tables=len(groups))
-    layout, rng = layout_of(known, counts, person, null), seeded_generator(rng)
+    layout, rng = layout_of(domain, counts, person, null), seeded_generator(rng)
     epsilon = checked_epsilon(epsilon, sensitivity / layout.unit(groups))
     exact = exact_tables(data, known, groups, layout)
     paid = charge(budget, epsilon, 0.0, label=f"{len(groups)} clique table{'s' * (len(groups) > 1)}")

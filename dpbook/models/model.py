@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 from scipy import special
-from scipy.stats import qmc
 
 from dpbook._arrays import Array
+from dpbook._late import stats
 from dpbook._validation import integer
 from dpbook.models.layout import Recipe
 
@@ -31,7 +31,7 @@ _EDGE = 1e-12  # from the ends of a bounded parameter's range, relative to it
 @lru_cache(maxsize=32)
 def uniform_points(size: int, dimension: int, *, second: bool = False) -> Array:
     """Return one fixed, scrambled Sobol sample inside (0, 1), as (dimension, 1, size): the same in every call."""
-    points = qmc.Sobol(dimension, rng=_SEEDS[1 if second else 0]).random(size)
+    points = stats.qmc.Sobol(dimension, rng=_SEEDS[1 if second else 0]).random(size)
     inside = np.clip(points, 2.0**-40, 1 - 2.0**-40).T[:, None, :]
     inside.flags.writeable = False
     return np.asarray(inside, dtype=np.float64)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook.posterior import Posterior
 
 __all__ = ["LogEvidence", "ModelPosterior", "PredictiveCheck", "compare"]

@@ -3,7 +3,9 @@
 Sums of few records are not normal: latent records, which are exact. Where records reach far from the bounds nothing
 need be assumed of the covariates: the fixed design. In between, sums of normal records that were clipped and sums of
 skewed ones that were not can be the same, and no release of sums tells which: both readings get half of the draws, so
-that an interval holds whichever is right. (A response that has two values, its bounds, was not clipped.)
+that an interval holds whichever is right. (A response that has two values, its bounds, was not clipped.) Counts of
+clipped records, where a release has them, tell: the moments of normal records where as many were clipped as normal ones
+would have been, the fixed design where none were.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpbook.regression.clipping import TWO_VALUED, look_at
 from dpbook.regression.fixed_design import clipping
 from dpbook.regression.task import Task
 
@@ -23,7 +27,12 @@ _FEW = 20  # records below which sums are not taken as normal
 _SHIFT = 0.3
 # Of y² in coordinates where the bounds are ±1. Normal responses would have more if three in four were clipped; nobody
 # chooses such bounds, but a response with two values has 1.
-_AT_BOUNDS = 0.85
+_AT_BOUNDS = TWO_VALUED
+_SHARE = 0.02  # of normal covariates that would have been clipped, from which on counts are asked about them
+
+
+_HARDLY = "hardly any response was clipped; of the covariates nothing is assumed but that their bounds hold"
+Flags = NDArray[np.bool_]
 
 
 class Choice(NamedTuple):
@@ -35,17 +44,60 @@ class Choice(NamedTuple):
 
 def choose(task: Task, rng: np.random.Generator) -> list[Choice]:
     """Return the methods of every release of a task."""
-    return [_one(*each) for each in zip(task.n, *clipping(task, rng), strict=True)]
+    columns, normal, verdict = look_at(task)
+    found = []
+    for i, (n, share, shift, square) in enumerate(zip(task.n, *clipping(task, rng), strict=True)):
+        if n < _FEW:
+            found.append(Choice(("records",), f"n = {n:.0f} is too few for sums to be normal"))
+        elif np.isfinite(verdict.noise[i]):
+            expected, asked = (
+                np.append(each, shift > _SHIFT) for each in (normal.cut[i, :-1] >= _SHARE, columns.crowded[i, :-1])
+            )
+            found.append(_counted(verdict.seen[i], verdict.as_normal[i], verdict.too_few[i], expected, asked))
+        else:
+            found.append(_uncounted(share, shift, square, bool(columns.crowded[i, :-1].any())))
+    return found
 
 
-def _one(n: float, share: float, shift: float, square: float) -> Choice:
+def _counted(seen: Flags, as_normal: Flags, too_few: Flags, expected: Flags, asked: Flags) -> Choice:
+    """Return the methods of a release that counts its clipped records, from what is known of each column.
+
+    ``expected`` are those that would have been clipped, were they normal, so much that it matters; ``asked`` those that
+    sums alone would make one ask about.
+    """
+    clipped, whole = expected & seen & as_normal, expected & ~seen & too_few
+    odd = expected & seen & ~as_normal
+    if clipped.any() and not whole.any() and not odd.any():
+        why = (
+            "records were clipped, and the counts are those of normal ones; that what was cut off is normal, too, "
+            "no release can confirm"
+        )
+        return Choice(("moments",), why)
+    if not clipped.any() and not odd.any() and (whole[:-1].any() or not (asked & ~whole).any()):
+        why = "records were not clipped as normal ones with these sums would have been, the counts say"
+        return Choice(("fixed-design",), why if asked.any() else _HARDLY)
+    why = (
+        "columns were clipped, but not as normal ones would have been"
+        if odd.any()
+        else "some columns were clipped as normal ones would have been, others were not"
+        if clipped.any()
+        else "the counts of clipped records are too noisy to tell whether the bounds hold"
+    )
+    return Choice(("fixed-design", "moments"), f"{why}, so each reading has half of the draws")
+
+
+def _uncounted(share: float, shift: float, square: float, crowded: bool) -> Choice:
     """Return the methods of one release, from what a short look says of clipping."""
-    if n < _FEW:
-        return Choice(("records",), f"n = {n:.0f} is too few for sums to be normal")
+    if crowded:
+        why = (
+            "covariates spread more than any with a single peak inside their bounds. Were they clipped, or have they "
+            "two peaks? The sums do not tell, so each reading has half of the draws"
+        )
+        return Choice(("fixed-design", "moments"), why)
     if shift <= _SHIFT:
         return Choice(
             ("fixed-design",),
-            "hardly any response was clipped; of the covariates nothing is assumed but that their bounds hold",
+            _HARDLY,
         )
     if square > _AT_BOUNDS:
         return Choice(("fixed-design",), "nearly all responses sit at a bound, as answers of two kinds do")

@@ -10,17 +10,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpbook._arrays import Array
-from dpbook._validation import column_labels, flag, privacy_loss, real_array
+from dpbook._late import pd
+from dpbook._validation import column_labels, flag, integer, method_options, privacy_loss, real_array
 from dpbook.budget import PrivacyBudget
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
+from dpbook.regression.cell_inference import check_by_cell
 from dpbook.regression.coordinates import Coordinates, column_bounds
-from dpbook.regression.inference import check_before_release, infer
+from dpbook.regression.inference import OPTIONS, check_before_release, infer
+from dpbook.regression.planning import designed
 from dpbook.regression.releases import release
 from dpbook.regression.task import SCALE_FREE
 from dpbook.regression.weak_priors import weak_prior
+from dpbook.schema import Schema
+from dpbook.sensitivity import check_share
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -58,6 +62,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         X's columns. They come from the subject, never from the data; ``fit`` raises without them.
     y_bounds : (low, high)
         Public bounds of the response; ``fit`` raises without them.
+    schema : Schema, optional
+        In place of ``x_bounds``: the columns of tables X, with labels, numbers and missing values as in
+        :func:`~dpbook.regression.release`. A prior or another method than "fixed-design" does not go with it.
     prior : NormalInverseGamma, optional
         Of the coefficients, the intercept first, and the error variance; by default beliefs that keep their meaning
         when units change or bounds are doubled, as in :func:`~dpbook.regression.infer` (for methods that need a prior,
@@ -70,6 +77,9 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         The noise.
     delta : float, default 0.0
         0 for Laplace noise, greater than 0 for Gaussian noise.
+    check : float, default 0.0
+        The share of the privacy loss, such as 0.1, that counts of clipped records take, as in
+        :func:`~dpbook.regression.release`.
     method : str, optional
         As in :func:`~dpbook.regression.infer`, which chooses one by default.
     draws : int, default 4000
@@ -93,7 +103,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     intercept_ : float
         That of the intercept, 0 without one.
     n_features_in_ : int
-        Number of covariates.
+        Number of covariates; with a schema, of its columns beside the response.
 
     Examples
     --------
@@ -122,11 +132,13 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         x_bounds: Any = None,
         y_bounds: tuple[float, float] | None = None,
         *,
+        schema: Schema | None = None,
         prior: NormalInverseGamma | None = None,
         covariates: NormalInverseWishart | None = None,
         intercept: bool = True,
         mechanism: str = "laplace",
         delta: float = 0.0,
+        check: float = 0.0,
         method: str | None = None,
         draws: int = 4000,
         chains: int | None = None,
@@ -136,11 +148,13 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         self.epsilon = epsilon
         self.x_bounds = x_bounds
         self.y_bounds = y_bounds
+        self.schema = schema
         self.prior = prior
         self.covariates = covariates
         self.intercept = intercept
         self.mechanism = mechanism
         self.delta = delta
+        self.check = check
         self.method = method
         self.draws = draws
         self.chains = chains
@@ -165,6 +179,8 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         PrivateBayesianRegression
             Itself.
         """
+        if self.schema is not None:
+            return self._fit_schema(X, y, budget)
         names = column_labels(X)
         X, y = validate_data(self, _clippable("X", X), _clippable("y", y), dtype=np.float64, y_numeric=True)
         names = names if hasattr(self, "feature_names_in_") else None
@@ -177,6 +193,7 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         needs_one = self.prior is None and self.method not in (None, *SCALE_FREE)
         prior = weak_prior(inside) if needs_one else self.prior
         privacy_loss(self.epsilon, self.delta, self.mechanism)
+        check_share(self.check)
         rng = _generator(self.random_state)
         options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
         analysis: dict[str, Any] = {"method": self.method, "draws": self.draws, "chains": self.chains}
@@ -191,10 +208,34 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
             moments=self.method == "gibbs-noisy",
             mechanism=self.mechanism,
             delta=self.delta,
+            check=self.check,
             rng=rng,
             budget=budget,
         )
         self.posterior_ = infer(self.release_, prior, covariates=self.covariates, rng=rng, **analysis, **options)
+        return self._keep()
+
+    def _fit_schema(self, X: Any, y: Any, budget: PrivacyBudget | None) -> PrivateBayesianRegression:
+        """Release noisy sums by cell, and infer the posterior from them; all arguments are checked first."""
+        design = designed(self.schema, y, None, self.x_bounds, self.y_bounds)
+        check_by_cell([], self.prior, self.covariates, self.method)
+        integer("draws", self.draws, least=1)
+        if self.chains is not None:
+            integer("chains", self.chains, least=1)
+        options: dict[str, Any] = {} if self.warm_up is None else {"warm_up": self.warm_up}
+        method_options("fixed-design", options, OPTIONS)
+        rng = _generator(self.random_state)
+        noise: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "mechanism": self.mechanism}
+        settings: dict[str, Any] = {"schema": self.schema, "y_bounds": self.y_bounds, "intercept": self.intercept}
+        settings["check"] = self.check
+        self.release_ = release(X, y, **settings, **noise, rng=rng, budget=budget)
+        self.posterior_ = infer(self.release_, draws=self.draws, chains=self.chains, rng=rng, **options)
+        self.feature_names_in_ = np.array([name for (name,) in design.terms], dtype=object)
+        self.n_features_in_ = len(design.terms)
+        return self._keep()
+
+    def _keep(self) -> PrivateBayesianRegression:
+        """Set the coefficients."""
         theta = self.posterior_.centre
         self.coef_ = theta[int(self.intercept) :]
         self.intercept_ = float(theta[0]) if self.intercept else 0.0
@@ -234,9 +275,11 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
         rows = self._checked(X)
         return np.asarray(self.posterior_.predictive_interval(rows, level))
 
-    def _checked(self, X: Any) -> Array:
+    def _checked(self, X: Any) -> Any:
         """Return new covariates as an array, or say what is wrong with them or that nothing has been fitted."""
         check_is_fitted(self)
+        if self.schema is not None:
+            return X
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
 

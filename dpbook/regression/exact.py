@@ -21,6 +21,10 @@ from dpbook.regression.task import Draws, Task
 
 __all__: list[str] = []
 
+# In many dimensions the kinks of Laplace densities allow none but tiny steps. There the force that moves a proposal is
+# that of a density whose kinks are rounded off; the density itself decides on acceptance, so that draws have its law.
+_MANY, _ROUNDED = 20, 0.15  # statistics; in scales of the noise
+
 
 def sample(
     task: Task,
@@ -67,6 +71,7 @@ class ExactTarget:
         self._noisy, self._n, self._b = tiled(task.noisy), tiled(task.n), tiled(task.scale)
         self._weight = np.where(layout.rows == layout.columns, 1.0, 0.5)
         self._place = np.where(layout.position < 0, layout.size, layout.position)
+        self._many = layout.size > _MANY
         prior, covariates = task.stated(), task.covariates
         self._mean, self._precision = tiled(prior.mean), tiled(prior.precision)
         self._shape, self._rate = tiled(prior.shape), tiled(prior.rate)
@@ -104,7 +109,8 @@ class ExactTarget:
     def _fit(self, gap: Array, variance: Array | None) -> tuple[Array, Array]:
         """Return the derivative of the noise's log density by the expected sums, (k, B), and that density, (B,)."""
         if variance is None:
-            return np.sign(gap) / self._b, -(np.abs(gap) / self._b).sum(axis=0)
+            force = gap / np.sqrt(gap * gap + (_ROUNDED * self._b) ** 2) if self._many else np.sign(gap)
+            return force / self._b, -(np.abs(gap) / self._b).sum(axis=0)
         return gap / variance, -0.5 * (gap * gap / variance).sum(axis=0)
 
     def noise(self, space: Parametrisation, position: Array, variance: Array, rng: np.random.Generator) -> Array:

@@ -44,7 +44,7 @@ def draw(
 ) -> Draws:
     """Sample the posteriors of a batch of releases, some hundred releases at a time, so that they fit in the cache."""
     warm_up = _WARM_UP if warm_up is None else warm_up
-    size = max(1, _CACHE // (task.layout.size**2 * chains))
+    size = batch_size(task.layout.size, chains)
     theta = np.empty((task.releases, chains, per_chain, task.layout.regressors))
     sigma2 = np.empty((task.releases, chains, per_chain))
     with np.errstate(all="ignore"):  # a hopeless proposal may overflow; it is refused
@@ -65,6 +65,11 @@ def draw(
             )
             theta[block], sigma2[block] = (np.moveaxis(kept[name], 2, 0) for name in ("theta", "sigma2"))
     return Draws(theta, sigma2)
+
+
+def batch_size(statistics: int, chains: int) -> int:
+    """Return how many releases go into a batch: as many as the cache holds covariances of."""
+    return max(1, _CACHE // (max(1, statistics) ** 2 * chains))
 
 
 class _Chains(NamedTuple):

@@ -22,11 +22,15 @@ from dpbook._validation import (
     method_options,
     whole_option,
 )
+from dpbook.blocks import by_blocks
 from dpbook.doubts import speak
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
-from dpbook.regression import clipped_records, collapsed, exact, fixed_design, gibbs, individual, latent, naive
+from dpbook.regression import clipped_records, collapsed, design, exact, fixed_design, gibbs, individual, latent, naive
+from dpbook.regression.cell_inference import check_by_cell, infer_by_cell
 from dpbook.regression.choice import Choice, choose
+from dpbook.regression.clipping import counted_in
 from dpbook.regression.coordinates import MODEL, Coordinates, coordinates_of
+from dpbook.regression.hamiltonian import batch_size
 from dpbook.regression.layout import Layout
 from dpbook.regression.posterior import RegressionPosterior
 from dpbook.regression.suspicions import doubts_of
@@ -68,6 +72,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
 }
 # A single posterior gets many short chains; in a long batch four are enough.
 _MANY, _FEW, _LONG = 20, 4, 10
+_GRAIN = 250  # releases in a block: twice as many would be drawn a tenth faster each
 _LOOK = 20201  # seed of the short look at a release that chooses its method
 
 
@@ -82,6 +87,8 @@ def infer(
     chains: int | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
     **options: Any,
 ) -> RegressionPosterior: ...
 @overload
@@ -95,6 +102,8 @@ def infer(
     chains: int | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
     **options: Any,
 ) -> list[RegressionPosterior]: ...
 def infer(
@@ -107,6 +116,8 @@ def infer(
     chains: int | None = None,
     rng: np.random.Generator | None = None,
     progress: bool = False,
+    n_jobs: Any = None,
+    keep: str = "draws",
     **options: Any,
 ) -> RegressionPosterior | list[RegressionPosterior]:
     """Return the posterior of a regression given a release, or a list of posteriors for a sequence of releases.
@@ -117,7 +128,7 @@ def infer(
     Parameters
     ----------
     release : Release or sequence of Release
-        From :func:`release`.
+        From :func:`release`. One on a schema is read by "fixed-design", without a prior.
     prior : NormalInverseGamma, optional
         Of the coefficients (the intercept first) and the error variance, in the data's units. By default beliefs that
         keep their meaning when units change or bounds are doubled: log-normal standard deviations, slopes with the
@@ -126,6 +137,8 @@ def infer(
         Under a prior of your own "collapsed" by default. Without one it is chosen, and the posterior's ``notes`` say
         why: "records" where n is below 20, else "fixed-design"; where clipping may have moved the sums, half of the
         draws are from "fixed-design" and half from "moments", since sums do not tell clipped records from skewed ones.
+        A release with a check tells, by its counts: then it is "moments" where as many were clipped as normal records
+        would have been.
         "fixed-design" assumes nothing of the covariates; "moments" knows that records were clipped, and takes
         covariates as normal; "records" draws everyone's record, clipped, and is exact at any n. "collapsed" integrates
         the latent sums out and samples the parameters (by the exact law of the sums where bounds are so wide that
@@ -146,6 +159,9 @@ def infer(
         The source of randomness.
     progress : bool, default False
         Whether to show a progress bar.
+    n_jobs, keep : int or executor, and {"draws", "summary"}, optional
+        Divide a sequence into blocks that run in so many processes (-1: one on every core) or on a Dask client, draws
+        being the same on any number; and keep summaries alone (:class:`~dpbook.kept_summary.PosteriorSummary`).
     **options
         Further settings of the method: ``warm_up`` of "collapsed", "fixed-design", "moments", "exact" and "individual";
         ``burn_in`` and ``thin`` of "records" and the Gibbs samplers, and for experiments what the source of the latter
@@ -166,17 +182,20 @@ def infer(
     >>> years = rng.uniform(0, 20, size=5000)
     >>> wage = 5 + years + rng.normal(size=5000)
     >>> table = pd.DataFrame({"years": years, "wage": wage})
-    >>> noisy = regression.release(table, "wage", x_bounds=(0, 20), y_bounds=(0, 30), epsilon=5.0, rng=rng)
+    >>> box = {"x_bounds": (0, 20), "y_bounds": (0, 30)}
+    >>> noisy = regression.release(table, "wage", **box, epsilon=5.0, check=0.1, rng=rng)
+    >>> posterior = regression.infer(noisy, draws=400, chains=4, rng=rng)
+    >>> posterior.summary()["median"].round(1).to_dict()  # tails may be heavy, so there is no mean
+    {'(intercept)': 5.0, 'years': 1.0, 'sigma2': 1.0}
     >>> prior = regression.NormalInverseGamma(mean=[15, 0], precision=0.1, shape=2, rate=2)
-    >>> posterior = regression.infer(noisy, prior, method="naive", rng=rng)
-    >>> posterior.summary()["mean"].round(1).to_dict()
+    >>> regression.infer(noisy, prior, method="naive", rng=rng).summary()["mean"].round(1).to_dict()
     {'(intercept)': 5.0, 'years': 1.0, 'sigma2': 1.0}
 
     Explained in :doc:`/book/regression/a-sampler-that-mixes`.
     """
     draws = integer("draws", draws, least=1)
     chains = None if chains is None else integer("chains", chains, least=1)
-    options = method_options("collapsed" if method is None else method, options, OPTIONS)
+    options = _own_options(method, prior, options)
     flag("progress", progress)
     rng = analyst_generator(rng)
     if not isinstance(release, (Release, Sequence)):
@@ -184,6 +203,18 @@ def infer(
     batch = [release] if isinstance(release, Release) else list(release)
     if not batch:
         return []
+    if n_jobs is not None or keep != "draws":
+        chains = _FEW if chains is None and len(batch) > _LONG else chains
+        work = partial(infer, prior=prior, method=method, covariates=covariates, draws=draws, chains=chains, **options)
+        grain = min(_GRAIN, batch_size(len(getattr(batch[0], "values", {}).get("sums", ())), chains or _MANY))
+        found = by_blocks(work, batch, rng=rng, n_jobs=n_jobs, keep=keep, progress=progress, grain=grain)
+        return found[0] if isinstance(release, Release) else found
+    if any(getattr(each, "model", None) == design.MODEL for each in batch):
+        designs = check_by_cell(batch, prior, covariates, method)
+        own = method_options("fixed-design", options, OPTIONS)
+        found, why = infer_by_cell(batch, designs, draws=draws, chains=chains, rng=rng, progress=progress, options=own)
+        found = speak(found, why, chains=True)
+        return found[0] if isinstance(release, Release) else found
     if method is None and prior is not None and any(len(getattr(each, "observations", ())) > 1 for each in batch):
         method = "moments"  # which reads releases that were put together; collapsed does not
     task = task_of(batch, prior, covariates, method=_any_of(prior) if method is None else method)
@@ -193,9 +224,18 @@ def infer(
         choices = [Choice((method or "collapsed",), "")] * len(batch)
     settings: dict[str, Any] = {"draws": draws, "chains": chains, "rng": rng, "progress": progress}
     posteriors = _posteriors(task, batch, choices, settings, options)
-    doubts = doubts_of(task, [choice.methods for choice in choices], np.random.default_rng(_LOOK))
+    names = [coordinates_of(each).names for each in batch]
+    doubts = doubts_of(task, [choice.methods for choice in choices], posteriors, names, np.random.default_rng(_LOOK))
     posteriors = speak(posteriors, doubts, chains=method != "naive")
     return posteriors[0] if isinstance(release, Release) else posteriors
+
+
+def _own_options(method: str | None, prior: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options given to a method, checked; what infer chooses by itself takes those of most methods."""
+    if method is not None:
+        return method_options(method, given, OPTIONS)
+    default = "chosen by infer" if prior is None else "collapsed"
+    return method_options(default, given, OPTIONS | {"chosen by infer": _HAMILTONIAN}, name="the method")
 
 
 def _any_of(prior: NormalInverseGamma | None) -> str:
@@ -212,6 +252,7 @@ def _posteriors(
 ) -> list[RegressionPosterior]:
     """Return the posteriors of a batch, the releases of one method in one run."""
     found: dict[int, RegressionPosterior] = {}
+    counted = counted_in(task, [coordinates_of(each).names for each in batch])
     for methods in dict.fromkeys(choice.methods for choice in choices):
         among = [i for i, choice in enumerate(choices) if choice.methods == methods]
         part = task if len(among) == len(batch) else task.part(np.isin(np.arange(len(batch)), among))
@@ -224,7 +265,7 @@ def _posteriors(
                 intercept=inside.intercept,
                 labels={"theta": inside.labels},
                 heavy_tailed=task.prior is None,
-                notes=[f"{name}: {choices[i].why}"] if choices[i].why else [],
+                notes=[*([f"{name}: {choices[i].why}"] if choices[i].why else []), counted[i]],
             )
     return [found[i] for i in range(len(batch))]
 

@@ -10,14 +10,15 @@ from types import MappingProxyType
 from typing import Any, Literal, overload
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
 
 from dpbook._arrays import Array
+from dpbook._late import pd
 from dpbook._validation import column_labels, finite_array, fraction
 from dpbook.posterior import Posterior
 from dpbook.regression.coordinates import INTERCEPT, column_names
+from dpbook.regression.design import Design
 
 __all__ = ["RegressionPosterior"]
 
@@ -44,6 +45,8 @@ class RegressionPosterior(Posterior):
     heavy_tailed : bool, default False
         Whether tails are so heavy that means and standard deviations say little (a slope whose covariate may hardly
         spread): tables and predictions then have medians.
+    design : Design, optional
+        Of a release on a schema: new records are then a table with the schema's columns, labels among them.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class RegressionPosterior(Posterior):
 
     intercept: bool = True
     heavy_tailed: bool = field(default=False, kw_only=True)
+    design: Design | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,13 +90,9 @@ class RegressionPosterior(Posterior):
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Return a table as :meth:`dpbook.Posterior.summary` does; with heavy tails medians stand for mean and sd."""
-        table = super().summary(level)
-        if not self.heavy_tailed:
-            return table
-        middle = np.concatenate([np.ravel(each) for each in self.quantile(0.5).values()])
-        table = table.drop(columns="sd").rename(columns={"mean": "median"})
-        table["median"] = middle
-        return table
+        from dpbook._summary_table import summary_table  # here: it loads pandas
+
+        return summary_table(self, level, index=self._labels(), notes=self._said(), medians=self.heavy_tailed)
 
     @property
     def centre(self) -> Array:
@@ -170,6 +170,8 @@ class RegressionPosterior(Posterior):
         return array.reshape(-1, *array.shape[2:])
 
     def _regressors(self, X_new: ArrayLike) -> Array:
+        if self.design is not None:
+            X_new = self.design.covariates(X_new)
         rows = finite_array("X_new", self._in_order(X_new))
         if rows.ndim == 1 and self.d == 1:
             rows = rows[:, None]

@@ -17,15 +17,19 @@ from dpbook._arrays import Array
 from dpbook._validation import finite_array, flag, fraction, integer, one_of, positive, privacy_loss
 from dpbook.preview import EpsilonPlan, Preview
 from dpbook.priors import NormalInverseGamma, NormalInverseWishart
+from dpbook.regression.cell_previews import CellPlan
 from dpbook.regression.coordinates import Coordinates, column_bounds, column_names
 from dpbook.regression.fixed_design import FixedDesign
 from dpbook.regression.layout import Layout
 from dpbook.regression.moments import from_normal, record_moments
 from dpbook.regression.parametrisation import Natural, Parametrisation, parametrisation_of, released_moments
+from dpbook.regression.planning import by_cell_only, designed
 from dpbook.regression.scale_free import Straightened
-from dpbook.regression.sensitivities import sensitivity_of
+from dpbook.regression.sensitivities import Plan
 from dpbook.regression.task import CovariatePrior, ParameterPrior, Task
 from dpbook.regression.weak_priors import covariates_in, stated_prior
+from dpbook.schema import Schema
+from dpbook.sensitivity import check_share
 from dpbook.widths import Chance, expected, information_at, posterior_widths, scale_for, solved
 
 __all__ = ["preview", "solve_epsilon"]
@@ -40,14 +44,18 @@ _HIDDEN = 0.2  # of the covariates' spread behind noise: from there on posterior
 def preview(  # noqa: PLR0913 - every keyword is a fact that a steward knows
     *,
     n: int,
-    x_bounds: Any,
-    y_bounds: tuple[float, float],
+    x_bounds: Any = None,
+    y_bounds: tuple[float, float] | None = None,
+    schema: Schema | None = None,
+    y: str | None = None,
+    formula: str | None = None,
     epsilon: float,
     d: int | None = None,
     intercept: bool = True,
     moments: bool = False,
     mechanism: str = "laplace",
     delta: float = 0.0,
+    check: float = 0.0,
     sd_x: Any = None,
     sd_y: float | None = None,
     r_squared: float | None = None,
@@ -65,8 +73,10 @@ def preview(  # noqa: PLR0913 - every keyword is a fact that a steward knows
     ----------
     n : int
         The public number of records.
-    x_bounds, y_bounds, epsilon, intercept, moments, mechanism, delta
-        As in :func:`release`.
+    x_bounds, y_bounds, schema, formula, epsilon, intercept, moments, mechanism, delta, check
+        As in :func:`release`. With a schema, all cells of labels are taken as equally likely.
+    y : str, optional
+        The response's column, beside a schema without a formula.
     d : int, optional
         The number of covariates where ``x_bounds`` are one pair for all; by default 1.
     sd_x : float, sequence or mapping, optional
@@ -101,21 +111,21 @@ def preview(  # noqa: PLR0913 - every keyword is a fact that a steward knows
 
     Explained in :doc:`/book/exponential-families/how-much-epsilon`.
     """
-    plan = _Plan.of(
-        n=n, x_bounds=x_bounds, y_bounds=y_bounds, d=d, intercept=intercept, moments=moments, mechanism=mechanism,
-        sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
+    plan = _planned(
+        schema, y, formula, n=n, x_bounds=x_bounds, y_bounds=y_bounds, d=d, intercept=intercept, moments=moments,
+        mechanism=mechanism, check=check, sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
     )  # fmt: skip
     epsilon, delta = privacy_loss(epsilon, delta, mechanism)
     scale = scale_for(plan.sensitivity, epsilon, delta, mechanism)
     variance = (2 if mechanism == "laplace" else 1) * scale**2
     noisy, exact = (plan.cov(added) for added in (variance, 1e-9))
-    slopes = slice(int(plan.inside.intercept), None)
+    slopes = slice(plan.first, None)
     # In coordinates, in which every covariate counts alike, and the intercept does not.
     out = plan.turn @ noisy @ plan.turn.T, plan.turn @ exact @ plan.turn.T
     excess = float(np.mean(np.diag(noisy)[slopes] / np.diag(exact)[slopes])) - 1
     width, low, high = expected(plan.widths(scale))
     return Preview(
-        plan.inside.labels,
+        plan.labels,
         plan.sensitivity,
         scale,
         posterior_sd=np.sqrt(np.diag(out[0])),
@@ -132,13 +142,17 @@ def solve_epsilon(  # noqa: PLR0913 - as in preview
     width: float,
     *,
     n: int,
-    x_bounds: Any,
-    y_bounds: tuple[float, float],
+    x_bounds: Any = None,
+    y_bounds: tuple[float, float] | None = None,
+    schema: Schema | None = None,
+    y: str | None = None,
+    formula: str | None = None,
     of: str | None = None,
     d: int | None = None,
     intercept: bool = True,
     mechanism: str = "laplace",
     delta: float = 0.0,
+    check: float = 0.0,
     sd_x: Any = None,
     sd_y: float | None = None,
     r_squared: float | None = None,
@@ -156,7 +170,9 @@ def solve_epsilon(  # noqa: PLR0913 - as in preview
         Of the 95 % interval, in the data's units.
     of : str, optional
         The coefficient's name, "(intercept)" among them. By default the slope, where there is one.
-    n, x_bounds, y_bounds, d, intercept, mechanism, delta, sd_x, sd_y, r_squared, prior, covariates
+    n, x_bounds, y_bounds, schema, y, formula, d, intercept, mechanism, delta, check
+        As in :func:`preview`.
+    sd_x, sd_y, r_squared, prior, covariates
         As in :func:`preview`.
 
     Returns
@@ -172,13 +188,13 @@ def solve_epsilon(  # noqa: PLR0913 - as in preview
     >>> print(f"{plan.epsilon:.2f}")
     0.09
     """
-    plan = _Plan.of(
-        n=n, x_bounds=x_bounds, y_bounds=y_bounds, d=d, intercept=intercept, moments=False, mechanism=mechanism,
-        sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
+    plan = _planned(
+        schema, y, formula, n=n, x_bounds=x_bounds, y_bounds=y_bounds, d=d, intercept=intercept, moments=False,
+        mechanism=mechanism, check=check, sd_x=sd_x, sd_y=sd_y, r_squared=r_squared, prior=prior, covariates=covariates,
     )  # fmt: skip
     _, delta = privacy_loss(1.0, delta, mechanism)
-    names = list(plan.inside.labels)
-    if of is None and plan.inside.d > 1:
+    names = list(plan.labels)
+    if of is None and len(names) - plan.first > 1:
         raise TypeError(f"of must be one of {names}: the coefficient whose interval is wanted")
     which = names.index(names[-1] if of is None else one_of("of", of, tuple(names)))
     found = solved(
@@ -199,6 +215,21 @@ def solve_epsilon(  # noqa: PLR0913 - as in preview
     return found
 
 
+def _planned(schema: Any, y: Any, formula: Any, **given: Any) -> _Design | CellPlan:
+    """Return the plan of a release, on a schema or within bounds."""
+    if schema is None and formula is None:
+        if y is not None:
+            raise TypeError("y must be left out without a schema: y_bounds are all that is needed of the response")
+        return _Design.of(**given)
+    design = designed(schema, y, formula, given["x_bounds"], given["y_bounds"])
+    if given["prior"] is not None or given["covariates"] is not None or given["d"] is not None:
+        raise ValueError("prior, covariates and d must be left out beside a schema")
+    by_cell_only(given["intercept"], given["moments"], given["check"])
+    mechanism = one_of("mechanism", given["mechanism"], ("laplace", "gaussian"))
+    sizes = given["sd_x"], given["sd_y"], given["r_squared"]
+    return CellPlan.of(integer("n", given["n"], least=1), design, mechanism, *sizes)
+
+
 class _Record(NamedTuple):
     """A design in coordinates: coefficients, error variance, and mean and standard deviation of the covariates."""
 
@@ -209,7 +240,7 @@ class _Record(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class _Design:
     """A release to come: its coordinates, its noise, the records of the design, and the law that reads it."""
 
     n: int
@@ -219,8 +250,18 @@ class _Plan:
     record: _Record
     beliefs: _StatedBeliefs | None  # None: free of scale
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the coefficients are called."""
+        return self.inside.labels
+
+    @property
+    def first(self) -> int:
+        """How many coefficients are no slopes."""
+        return int(self.inside.intercept)
+
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - as in preview
         cls,
         *,
         n: Any,
@@ -230,20 +271,20 @@ class _Plan:
         intercept: Any,
         moments: Any,
         mechanism: str,
+        check: Any,
         sd_x: Any,
         sd_y: Any,
         r_squared: Any,
         prior: Any,
         covariates: Any,
-    ) -> _Plan:
+    ) -> _Design:
         """Check all arguments and return the plan, in coordinates."""
         n, moments = integer("n", n, least=1), flag("moments", moments)
         one_of("mechanism", mechanism, ("laplace", "gaussian"))
         inside = _inside(
             x_bounds, y_bounds, None if d is None else integer("d", d, least=1), flag("intercept", intercept)
         )
-        layout = Layout(inside.d, inside.intercept)
-        bound = sensitivity_of(inside, moments, mechanism, layout.size + (len(layout.higher) if moments else 0))
+        bound = Plan.of(inside, moments, mechanism, check_share(check)).sensitivity
         if prior is None and covariates is not None:
             raise ValueError("covariates can be stated only together with prior: beliefs free of scale cover both")
         beliefs = None if prior is None else _StatedBeliefs(inside, stated_prior(prior), covariates)

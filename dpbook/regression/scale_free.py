@@ -28,6 +28,25 @@ _LEAST = 1e-4  # variance of a start
 _FARTHEST = 60.0  # in logarithms, that a share goes towards 0 or 1
 
 
+class LinePlaces(Protocol):
+    """Where a position keeps the line and the spreads, and what noise leaves open of them."""
+
+    d: int  # slopes
+    first: int  # 1 with an intercept
+    height: slice
+    slopes: slice
+    log_error: int
+    spread: slice
+
+    def mean_of_y(self, sums: NoisySums) -> tuple[Array, Array]:
+        """Return the responses' noisy means, and what the noise of their sum adds to a variance of one record."""
+        ...
+
+    def open_shares(self, sums: NoisySums, *, bounded: bool) -> Array:
+        """Return what noise leaves open of the shares of response and covariates, (1 + spreads, release)."""
+        ...
+
+
 class Places:
     """Where a position keeps what, for d covariates with or without an intercept, and with or without a centre."""
 
@@ -46,6 +65,15 @@ class Places:
         where = layout.position
         self.with_y = np.array([where[i, self.q] for i in range(self.q)], dtype=np.intp)
         self.y_squared = int(where[self.q, self.q])
+
+    def mean_of_y(self, sums: NoisySums) -> tuple[Array, Array]:
+        """Return the responses' noisy means, and what the noise of their sum adds to a variance of one record."""
+        y = self.with_y[0]
+        return np.clip(sums.noisy[:, y] / sums.n, -1.0, 1.0), sums.variance[:, y] / sums.n
+
+    def open_shares(self, sums: NoisySums, *, bounded: bool) -> Array:
+        """Return what noise leaves open of the shares of response and covariates (1 + d, release); see Softened."""
+        return _unit_of_shares(self, sums, bounded=bounded)
 
 
 def correlation_root(partial: Array, d: int) -> tuple[Array, list[Array]]:
@@ -77,6 +105,12 @@ def by_partial(partial: Array, lengths: list[Array], by_root: Array) -> Array:
 
 def log_prior(places: Places, position: Array) -> tuple[Array, Array]:
     """Return the log density (B,) of everything but the covariates' centre, and its gradient (dim, B)."""
+    value, gradient = line_prior(places, position)
+    return value + spread_prior(position, gradient, places.spread, places.partial, places.d), gradient
+
+
+def line_prior(places: LinePlaces, position: Array) -> tuple[Array, Array]:
+    """Return the log density (B,) of height, scaled slopes and error, and a gradient (dim, B) with theirs."""
     d, gradient = places.d, np.zeros_like(position)
     height, slopes = position[places.height], position[places.slopes]
     value = -0.5 * ((height / HEIGHT_SD) ** 2).sum(axis=0)
@@ -87,20 +121,24 @@ def log_prior(places: Places, position: Array) -> tuple[Array, Array]:
     off = position[places.log_error] - np.log(ERROR_MEDIAN)
     value = value - 0.5 * (off / ERROR_SPREAD) ** 2
     gradient[places.log_error] = -off / ERROR_SPREAD**2
-    away = position[places.spread] - np.log(COVARIATE_MEDIAN)
-    value = value - 0.5 * ((away / COVARIATE_SPREAD) ** 2).sum(axis=0)
-    gradient[places.spread] = -away / COVARIATE_SPREAD**2
+    return value, gradient
+
+
+def spread_prior(position: Array, gradient: Array, spread: slice, partial: slice, d: int) -> Array:
+    """Return the log density (B,) of the spreads and correlations of d covariates; put its gradient into its places."""
+    away = position[spread] - np.log(COVARIATE_MEDIAN)
+    value = -0.5 * ((away / COVARIATE_SPREAD) ** 2).sum(axis=0)
+    gradient[spread] = -away / COVARIATE_SPREAD**2
     # Uniform correlations: a row's free numbers v then have a density proportional to (1 + v'v)^(-(d+1)/2).
-    partial = position[places.partial]
-    _, lengths = correlation_root(partial, d)
+    _, lengths = correlation_root(position[partial], d)
     done = 0
     for i, length in enumerate(lengths):
         if i:
             value = value - (d + 1) * np.log(length)
-            rows = slice(places.partial.start + done, places.partial.start + done + i)
+            rows = slice(partial.start + done, partial.start + done + i)
             gradient[rows] = -(d + 1) * position[rows] / length**2
         done += i
-    return value, gradient
+    return np.asarray(value)
 
 
 def first_guess(places: Places, sums: NoisySums) -> tuple[Array, Array, Array, Array, Array]:
@@ -121,7 +159,11 @@ def first_guess(places: Places, sums: NoisySums) -> tuple[Array, Array, Array, A
 class RegressionLaw(Law, Protocol):
     """A law whose positions are laid out by :class:`Places`."""
 
-    places: Places
+    @property
+    def places(self) -> LinePlaces:
+        """Where a position keeps what."""
+        ...
+
     bounded: bool  # whether a covariate's spread is the logit of its sd's share of the largest possible, else log sd
 
     def parameters(self, position: Array) -> tuple[Array, Array]:
@@ -145,9 +187,7 @@ class Straightened:
         self.certain: NDArray[np.bool_] = law.certain
         self._centre, self._floor = np.zeros(1), None
         if sums is not None and self._places.first:
-            y = self._places.with_y[0]
-            self._centre = np.clip(sums.noisy[:, y] / sums.n, -1.0, 1.0)
-            self._floor = sums.variance[:, y] / sums.n
+            self._centre, self._floor = self._places.mean_of_y(sums)
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
         """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""
@@ -238,7 +278,7 @@ class Softened:
         self.dim: int = law.dim
         self.certain: NDArray[np.bool_] = law.certain
         self._bounded = law.bounded
-        self._unit = _unit_of_shares(law.places, sums, bounded=law.bounded)
+        self._unit = law.places.open_shares(sums, bounded=law.bounded)
 
     def moments(self, position: Array) -> tuple[Array, Array, Pullback]:
         """Return mean, covariance and the map of derivatives; see :class:`dpbook.moments.Law`."""

@@ -72,6 +72,7 @@ class Task:
     covariates: CovariatePrior
     moments: Array | None = None  # (release, m), the noisy sums of Layout.higher, where they were released
     bounds: tuple[Array, Array] | None = None  # (release, d + 1), the response last; None: [-1, 1]
+    checked: tuple[Array, Array] | None = None  # counts of clipped records (release, d + 1, 2), and their noise's scale
     several: tuple[Array, Array] | None = None  # where ``noisy`` are means: (observation, release, k), and their scales
 
     @property
@@ -94,6 +95,13 @@ class Task:
         """The bounds of every column in coordinates, (release, d + 1), the response last."""
         ones = np.ones((self.releases, self.layout.d + 1))
         return (-ones, ones) if self.bounds is None else self.bounds
+
+    @property
+    def counts(self) -> tuple[Array, Array]:
+        """How many records were clipped below and above, column by column, and the noise's scale; NaN: not counted."""
+        if self.checked is not None:
+            return self.checked
+        return np.full((self.releases, self.layout.d + 1, 2), np.nan), np.full(self.releases, np.nan)
 
     @property
     def sums(self) -> NoisySums:
@@ -125,6 +133,7 @@ class Task:
             prior=None if self.prior is None else ParameterPrior(*(each[block] for each in self.prior)),
             covariates=CovariatePrior(*(each[block] for each in self.covariates)),
             moments=None,
+            checked=None if self.checked is None else (self.checked[0][block], self.checked[1][block]),
             several=None if self.several is None else (self.several[0][:, block], self.several[1][:, block]),
         )
 
@@ -167,6 +176,7 @@ def task_of(
         else ParameterPrior(*_stacked([each for each, _ in beliefs], ParameterPrior._fields)),
         covariates=CovariatePrior(*_stacked([each for _, each in beliefs], CovariatePrior._fields)),
         moments=np.stack([each["moments"] for each in releases]) if "moments" in first.values else None,
+        checked=_counted(releases, inside[0].d),
         several=observations_of(releases, "sums"),
     )
 
@@ -192,7 +202,25 @@ def _same_kind(releases: Sequence[Release], *, several: bool) -> list[Coordinate
         shapes = {name: value.shape for name, value in each.values.items()}
         if shapes.get("sums") != (size,):
             raise ValueError(f"release must hold {size} sums for {inside[0].d} covariates, got {shapes}")
+        if "clipped" in shapes and (shapes["clipped"], shapes.get("inside")) != ((inside[0].d + 1, 2), (1,)):
+            raise ValueError(f"release must hold two counts of clipped records for each column, got {shapes}")
     return inside
+
+
+def _counted(releases: Sequence[Release], d: int) -> tuple[Array, Array]:
+    """Return counts of clipped records and the scale of their noise; NaN where a release has none.
+
+    All counts of a release, those of records that were not clipped included, add up to n: what their noise adds up to
+    is taken off them in equal parts, which is least squares.
+    """
+    counts, scale = np.full((len(releases), d + 1, 2), np.nan), np.full(len(releases), np.nan)
+    for i, each in enumerate(releases):
+        if "clipped" in each.values:
+            over = each["clipped"].sum() + each["inside"].sum() - each.n
+            cells = each["clipped"].size + 1
+            counts[i] = each["clipped"] - over / cells
+            scale[i] = each.scale["clipped"] * np.sqrt(1 - 1 / cells)
+    return counts, scale
 
 
 def _beliefs(

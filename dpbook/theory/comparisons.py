@@ -10,11 +10,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
 from dpbook._arrays import Array
+from dpbook._late import optimize, pd
 from dpbook._validation import delta_value, finite_array, finite_number, integer, positive
 from dpbook.accounting import gaussian_scale
 from dpbook.theory._draws import log_gamma_growth

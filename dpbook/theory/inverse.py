@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
-from scipy import optimize
 
+from dpbook._late import optimize
 from dpbook._validation import at_least, delta_value, integer
 from dpbook.theory._setting import Model, Options, make_setting
 from dpbook.theory.models import BetaBernoulli, NormalKnownVariance

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize
 
 from dpbook._arrays import Array
+from dpbook._late import optimize
 from dpbook._validation import at_least, delta_value, finite_array, non_negative_array
 from dpbook.theory import _bells, _coins
 from dpbook.theory._search import TOLERANCE

@@ -19,12 +19,15 @@ from dpbook.aggregate import (
     SemiConjugateRegression,
     SparseVector,
     infer,
+    preview_probability,
+    preview_quantile,
+    probability_nonprivate,
     quantile_nonprivate,
     release_probability,
     release_quantile,
 )
 from dpbook.aggregate.laws import HALVED, halving, score_of
-from dpbook.aggregate.spread import KEPT, Told, doubts_of_score, score_law
+from dpbook.aggregate.spread import KEPT, REVERSED, Told, _even, doubts_of_quantile, doubts_of_score, score_law
 from dpbook.sensitivity import answers_and_halves
 
 MODEL = ConjugateRegression()
@@ -243,6 +246,65 @@ def test_what_is_not_known_follows_from_what_is_told():
     assert np.median(broken.slope) == pytest.approx(math.sqrt(0.6), abs=0.06)
 
 
+@pytest.mark.parametrize("shape", [0.5, 1.0, 4.0])
+def test_skewness_pushes_scores_by_its_third_over_the_root_of_pi_m_and_halves_show_it_reversed(shape):
+    """Gamma records, skewness 2/√shape, 100,000 partitions of 200: standard errors of .0018 and .0004."""
+    rng, m = rng_of(21), 200
+    records = rng.gamma(shape, size=(100_000, m))
+
+    def score(part):
+        z = (shape - part.mean(axis=1)) * math.sqrt(part.shape[1]) / part.std(axis=1, ddof=1)
+        return 2 * special.ndtr(z) - 1
+
+    whole, one, other = score(records), score(records[:, : m // 2]), score(records[:, m // 2 :])
+    theory = 2 / math.sqrt(shape) / (3 * math.sqrt(math.pi * m))
+    assert whole.mean() == pytest.approx(theory, rel=0.1, abs=0.006)
+    assert halving(whole, one, other, 0.0).mean() == pytest.approx(-theory, rel=0.25, abs=0.0015)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_push_is_taken_back_by_what_halves_show_and_is_symmetric_where_they_show_nothing(sign):
+    base, fine, coarse = score_law("normality", None, 0.0, HALVED), (1e-4,) * 5, (1e-4, 1e-4, 10.0, 1e-4, 1e-4)
+    told = Told(0.0, 1 / 3, -sign * 0.04, base.halved_variance + 0.003, 0.0, fine, 2000, 100, 1, HALVED)
+    seen = sign * doubts_of_score(told, "normality", None).shift
+    assert (seen > 0).mean() > 0.98
+    assert np.quantile(seen, 0.05) < 0.04 < np.quantile(seen, 0.95)
+    hidden = Told(0.0, 1 / 3, -sign * 0.04, base.halved_variance + 0.003, 0.0, coarse, 2000, 100, 1, HALVED)
+    for found in (doubts_of_score(hidden, "normality", None), doubts_of_quantile(hidden)):
+        assert 0.4 < (found.shift > 0).mean() < 0.6
+    # The prior: Student's t with two degrees of freedom, scale .75 / √m, in sds of a partition.
+    middle = np.median(np.abs(doubts_of_score(hidden, "normality", None).shift))
+    assert middle == pytest.approx(stats.t.ppf(0.75, 2) * 0.075 * base.slope, rel=0.25)
+
+
+def test_partitions_too_sure_of_themselves_count_for_what_they_know():
+    """Estimates that scatter k = 2 times as much as posteriors say: slope and variance by a million draws."""
+    k, rng = 2.0, rng_of(22)
+    e = rng.normal(size=1_000_000)
+    score = 2 * special.ndtr(k * e) - 1
+    moved = (2 * special.ndtr(k * e + 0.05) - 1).mean() - (2 * special.ndtr(k * e - 0.05) - 1).mean()
+    residual = score.var() - np.mean(score * e) ** 2
+    assert score.var() == pytest.approx(2 / math.pi * math.asin(k**2 / (1 + k**2)), rel=0.01)
+    law = score_law("normality", None, 0.0, HALVED)
+    told = Told(0.0, score.var(), 0.0, law.halved_variance, 0.0, (1e-5,) * 5, 100_000, 10_000, 1, HALVED)
+    found = doubts_of_score(told, "normality", None)
+    assert np.median(found.slope) * law.slope == pytest.approx(moved / 0.1, rel=0.05)
+    assert np.median(found.variance) == pytest.approx(residual, rel=0.15)
+    assert np.median(found.excess) == pytest.approx(3 * score.var(), rel=0.02)
+
+
+def test_the_dimensions_of_what_is_not_known_are_filled_evenly():
+    """In each dimension by itself, and in each pair: 16 boxes hold 8 of 128 points, give or take 6."""
+    points = np.array([_even(k) for k in range(7)])
+    ratio = (points[0][1] - points[0][0]) % 1  # one over the root of x⁸ = x + 1
+    assert ratio**-8 == pytest.approx(1 / ratio + 1, rel=1e-9)
+    assert all(len(np.unique(np.floor(8 * each[::REVERSED]))) == 8 for each in points)  # where signs are reversed, too
+    for one, other in itertools.combinations(points, 2):
+        boxes = np.histogram2d(one, other, bins=4, range=[[0, 1], [0, 1]])[0]
+        assert boxes.min() >= 2
+        assert boxes.max() <= 14
+
+
 # Coverage ------------------------------------------------------------------------------------------------------------
 
 CELLS = [("lognormal", 100, 50), ("rare", 100, 50), ("heavy", 100, 50), ("normal", 100, 100)]
@@ -264,6 +326,33 @@ def test_intervals_hold_where_partitions_differ(design, m, size):
         held["quantile"].append(low <= cut <= high)
     for each in held.values():
         assert sum(each) >= 102
+
+
+class MeanOf:
+    """The posterior of a mean, from the records of one column."""
+
+    n_jobs, nuisance = 1, 0
+
+    def probability(self, partition, cutoff):
+        y = np.asarray(partition)[:, 0]
+        return stats.t.cdf((np.asarray(cutoff) - y.mean()) * math.sqrt(len(y)) / y.std(ddof=1), len(y) - 1)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_probabilities_of_a_mean_of_lognormal_records_hold_or_are_doubted(epsilon):
+    """50 data sets in 50 partitions of 50; P(fewer than 40 held | .9) = .01; before, half of them held."""
+    rng, held, silent = rng_of(23), 0, 0
+    for _ in range(50):
+        y = np.exp(rng.normal(size=2500))
+        cut = y.mean() + stats.t.ppf(rng.uniform(0.05, 0.95), 2499) * y.std(ddof=1) / 50
+        how = {"posterior": MeanOf(), "partitions": 50, "epsilon": epsilon, "rng": rng, "dry_run": False}
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
+            low, high = infer(release_probability(y, cut, **how)).interval(0.95, "probability")
+        inside = low <= probability_nonprivate(y, cut, posterior=MeanOf()) <= high
+        held, silent = held + inside, silent + (not inside and not doubts)
+    assert held >= 40
+    assert silent <= 8
 
 
 def test_without_the_spread_they_do_not():
@@ -315,6 +404,33 @@ def test_bounds_that_clip_are_spoken_of():
         infer(quantile(bounds=(0.0, 1.9), epsilon=20.0))
 
 
+def budgets(n, rng):
+    """Records of a curve, of which one in 250 has most of the leverage and another spread."""
+    x = np.where(rng.random(n) < 0.004, 8.0, rng.gamma(4.0, 0.25, n))
+    return np.column_stack([x, 2 * x - 0.15 * x**2 + 0.3 * x * rng.normal(size=n)])
+
+
+def test_partitions_that_a_few_records_rule_are_spoken_of():
+    rng = rng_of(24)
+    with pytest.warns(UserWarning, match="scatter by more than their posteriors allow.*fewer and larger partitions"):
+        infer(probability(budgets(20_000, rng), 1.4, partitions=200, epsilon=8.0))
+
+
+def test_a_push_that_halves_show_is_spoken_of():
+    y = np.exp(rng_of(25).normal(size=20_000))
+    with pytest.warns(UserWarning, match="the partitions mislead in the same direction"):
+        infer(probability(y, math.exp(0.5), posterior=MeanOf(), partitions=200, epsilon=8.0, dry_run=False))
+
+
+def test_a_cutoff_far_away_is_spoken_of_where_partitions_are_many_and_small_and_else_not():
+    rows = draw("normal", 4000, rng_of(26))
+    with pytest.warns(UserWarning, match="far outside of the posterior; it may lie there, or they may share the bias"):
+        infer(probability(rows, 2.08, partitions=80, epsilon=20.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        infer(probability(rows, 2.08, partitions=4, epsilon=200.0))
+
+
 def test_well_specified_releases_are_rarely_doubted():
     """At most 10 of 100 releases, ε from .5 to 8."""
     rng, doubted = rng_of(16), 0
@@ -326,3 +442,29 @@ def test_well_specified_releases_are_rarely_doubted():
             infer(quantile(rows, partitions=50, epsilon=float(rng.uniform(0.5, 8)), seed=k))
         doubted += len(seen)
     assert doubted <= 10
+
+
+# Previews ------------------------------------------------------------------------------------------------------------
+
+PLANS = [(2000, 40, 8.0), (5000, 100, 2.0), (5000, 100, 8.0), (20_000, 100, 4.0), (10_000, 20, 10.0)]
+
+
+@pytest.mark.parametrize(("n", "m", "epsilon"), PLANS)
+def test_previews_expect_the_intervals_that_infer_gives(n, m, epsilon):
+    """Medians of 25 releases of normal records against those of 25 made-up ones: within 25 %."""
+    rng, found = rng_of(27), {"probability": [], "quantile": []}
+    search = Centred((-8.0, 12.0))
+    for _ in range(25):
+        rows = draw("normal", n, rng)
+        p = rng.uniform(0.02, 0.98)
+        how = {"posterior": MODEL, "partitions": m, "epsilon": epsilon, "rng": rng}
+        cut = quantile_nonprivate(rows, p, posterior=MODEL)
+        found["probability"].append(inferred(release_probability(rows, cut, **how)).interval(0.95, "probability"))
+        found["quantile"].append(inferred(release_quantile(rows, p, **how, bounds=search)).interval(0.95, "quantile"))
+    found["probability"] = np.clip(special.ndtri(found["probability"]), -9, 9)  # those of probabilities depend on p
+    widths = {name: np.median(np.diff(ends)) for name, ends in found.items()}
+    plan = {"n": n, "partitions": m, "epsilon": epsilon}
+    assert preview_probability(**plan).width == pytest.approx(widths["probability"], rel=0.25)
+    look = preview_quantile(**plan, bounds=search, posterior_sd=n**-0.5)
+    assert look.width == pytest.approx(widths["quantile"], rel=0.25)
+    assert look.width_low <= look.width <= look.width_high

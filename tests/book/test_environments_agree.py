@@ -15,7 +15,7 @@ from dpbook import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-LOCKED_EXTRAS = ("book", "test", "scale", "pymc", "sklearn", "dpsgd", "browser")
+LOCKED_EXTRAS = ("book", "test", "scale", "pymc", "sklearn", "formula", "dpsgd", "browser")
 NOT_ON_CONDA = {"opendp"}  # pip installs it with the package itself
 
 

@@ -17,11 +17,9 @@ from notebooks import read_source, tags
 from dpbook import expfam
 from dpbook.datasets import load_fair
 from dpbook.plotting import METHODS
-from dpbook.studies import load
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
-RESULTS = BOOK / "exponential-families" / "results"
 CHAPTERS = [
     "background",
     "sample-and-aggregate",
@@ -177,34 +175,6 @@ def test_the_course_reads_every_section_of_the_chapters_that_exist() -> None:
     page = (BOOK / "how-to-use.md").read_text(encoding="utf-8").split("(syllabus)=")[1].split("(capstone)=")[0]
     read = re.findall(r"\{doc\}`/book/(\S+?)/(\S+?)`", page)
     assert set(read) == {(chapter, section) for chapter in CHAPTERS for section in chapter_sections(chapter)}
-
-
-def test_the_scorecard_quotes_the_committed_studies_of_chapter_3() -> None:
-    page = (BOOK / "reference" / "scorecard.md").read_text(encoding="utf-8")
-    grid = load(RESULTS / "calibration.csv")
-    aware = grid[grid["method"].isin(["exact", "collapsed", "gibbs"])]
-    naive, samples = grid[grid["method"] == "naive"], grid[grid["method"] == "posterior samples"]
-    assert not (aware["p_study"] < 0.05).any()
-    assert f"none of {len(aware)} noise-aware rows" in page
-    assert f"rejected in {(naive['p_study'] < 0.05).sum()} of {len(naive)} rows after the correction" in page
-    assert (naive.loc[naive["p_holm"] >= 0.05, "epsilon"] == 1).all()
-    assert f"rejected in {(samples['p_holm'] < 0.05).sum()} of {len(samples)} settings" in page
-    assert (samples["contraction"] < 0).all()
-
-
-def test_the_scorecard_quotes_the_committed_efficiencies_and_faults() -> None:
-    page = (BOOK / "reference" / "scorecard.md").read_text(encoding="utf-8")
-    found = load(RESULTS / "efficiency.csv").set_index(["estimator", "n", "epsilon"])["measured"]
-    late = {name: found[name, 100_000, 0.1] for name in ("posterior sample", "noisy-count sample", "noisy-count mean")}
-    assert f"{late['posterior sample']:.1f} measured for" in page
-    assert f"`agrees`: {late['noisy-count sample']:.2f} there" in page
-    assert f"{late['noisy-count mean']:.2f} there, but {found['noisy-count mean', 100, 0.1]:.1f} at $n = 100$" in page
-    ratio = load(RESULTS / "printed.csv").set_index(["variant", "n", "epsilon"])["sd_ratio"]
-    assert f"{100 * ratio['as printed', 100, 1.0] - 100:.0f} % too wide" in page
-    assert abs(ratio["corrected", 100, 1.0] - 1) < 0.01
-    scores = load(RESULTS / "utility.csv").set_index(["family", "outside", "method", "n", "epsilon"])["interval_score"]
-    worse = scores["binomial", "all", "naive", 1000, 0.1] / scores["binomial", "all", "exact", 1000, 0.1]
-    assert f"{worse:.1f} times as bad" in page
 
 
 def test_the_glossary_is_in_order_and_names_nothing_twice() -> None:

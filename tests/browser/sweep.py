@@ -110,7 +110,10 @@ def look_at(running: Any, page: Path, *, width: int, theme: str) -> list[str]:
     try:
         tab.evaluate(UNFOLD)
         found = tab.evaluate(MEASURES)
-        if found:  # a long page on a busy machine may still be settling: what counts is what a reader sees in the end
+        if found:  # on a busy machine Chromium may lay out a long page without some bars, and add them in the next
+            tab.set_viewport_size({"width": width + 40, "height": 900})
+            tab.wait_for_timeout(300)
+            tab.set_viewport_size({"width": width, "height": 900})
             tab.wait_for_timeout(1500)
             found = tab.evaluate(MEASURES)
     finally:

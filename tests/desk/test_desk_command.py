@@ -144,6 +144,82 @@ def test_parquet_gives_the_same_releases_as_csv(desk):
     assert all(Path(f"out/{name}.json").read_text() == Path(f"too/{name}.json").read_text() for name in NAMES)
 
 
+GAPS = """
+[project]
+unit = "one patient"
+epsilon = 4.0
+[columns.pay]
+kind = "number"
+low = 0
+high = 100
+count_missing = true
+[columns.region]
+kind = "category"
+labels = ["north", "south", "east"]
+count_missing = true
+[columns.age]
+kind = "integer"
+low = 0
+high = 110
+missing = 40
+[release.pay]
+kind = "mean"
+column = "pay"
+epsilon = 1.0
+[release.regions]
+kind = "histogram"
+column = "region"
+epsilon = 1.0
+[release.ages]
+kind = "quantiles"
+column = "age"
+quantiles = [0.25, 0.5, 0.75]
+epsilon = 1.0
+[release.table]
+kind = "tables"
+tables = [["region"]]
+epsilon = 1.0
+"""
+
+
+@pytest.mark.parametrize("file", ["table.csv", "table.parquet"])
+def test_missing_values_are_counted_and_quantiles_have_intervals(desk, capsys, file):
+    """Of 400 records, 60 have no pay and 40 no region; 21 records leave out a count with probability below 1e-4."""
+    table = pd.read_csv("table.csv", dtype={"region": object})
+    table.loc[:59, "pay"], table.loc[360:, "region"] = np.nan, None
+    table.to_csv("table.csv", index=False)
+    table.assign(age=pd.to_numeric(table["age"], errors="coerce")).to_parquet("table.parquet")
+    Path("plan.toml").write_text(GAPS)
+    files = ["--ledger", "p.ledger", "--out", "out", "--teaching-seed", "3"]
+    assert main(["preview", "plan.toml", "--n", "400"]) == DONE
+    assert main(["release", "plan.toml", file, *files]) == DONE
+    made = {
+        name: Release.from_json(Path(f"out/{name}.json").read_text()) for name in ("pay", "regions", "ages", "table")
+    }
+    assert made["regions"].settings["labels"] == ("north", "south", "east", "missing")
+    assert abs(made["pay"]["missing"][0] - 60) < 45
+    assert abs(made["regions"]["histogram"][3] - 40) < 21
+    assert made["table"]["region"].shape == (4,)
+    capsys.readouterr()
+    for name in made:
+        assert main(["infer", f"out/{name}.json", "--json", "--draws", "400", "--seed", "1"]) == DONE
+        found = json.loads(capsys.readouterr().out)["summary"]
+        if name == "ages":
+            assert found["quantiles[50%]"]["2.5%"] < np.quantile(
+                pd.to_numeric(table["age"], errors="coerce").fillna(40), 0.5
+            )
+
+
+def test_a_value_that_is_refused_stops_the_whole_plan_before_anything_is_spent(desk):
+    """The first release does not look at the column in which a value is missing."""
+    table = pd.read_csv("table.csv", dtype={"region": object})
+    table.loc[399, "region"] = None
+    table.to_csv("table.csv", index=False)
+    assert release() == WRONG
+    assert PrivacyBudget.open("p.ledger").ledger == ()
+    assert not list(Path("out").iterdir())
+
+
 def test_what_was_released_is_not_released_again_and_an_overspent_plan_stops(desk, capsys):
     assert release("--only", "pay") == DONE
     assert release("--only", "pay") == REFUSED

@@ -1,9 +1,13 @@
 """Plans: what is in the file, what is refused and named, and that a draft is a plan."""
 
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
 import pytest
 
 from dpbook.desk import Plan
-from dpbook.desk.kinds import check, reading_schema
+from dpbook.desk.kinds import check, make
 from dpbook.desk.plan import draft
 from dpbook.schema import Category, Flag, Integer, Number
 
@@ -63,9 +67,24 @@ def test_a_plan_says_columns_budget_and_releases():
     check(plan)
 
 
-def test_numbers_are_read_unclipped_and_missing_values_replaced():
-    schema = reading_schema(Plan.from_toml(GOOD), ["age", "pay"])
-    assert schema.apply({"age": [None, 300], "pay": [-5.0, 1e6]}).values.tolist() == [[40.0, -5.0], [300.0, 1e6]]
+def test_numbers_are_released_unclipped_and_missing_values_replaced():
+    """A mean counts what lies beyond its bounds; a missing age is 40."""
+    text = GOOD.replace('column = "pay"', 'column = "age"', 1)
+    plan = Plan.from_toml(text)
+    request = replace(plan.requests[0], epsilon=1e9)
+    made = make(plan, request, pd.DataFrame({"age": [None, 300.0, 55.0]}), np.random.default_rng(0), None)
+    assert made["histogram"].round().tolist() == [0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 1]
+
+
+def test_missing_values_are_replaced_or_counted_and_not_both():
+    counted = GOOD.replace("missing = 40", "count_missing = true")
+    assert Plan.from_toml(counted).schema(["age"]).missing == "category"
+    with pytest.raises(ValueError, match=r"columns.age. must have missing or count_missing, not both"):
+        Plan.from_toml(GOOD.replace("missing = 40", "missing = 40\ncount_missing = true"))
+    with pytest.raises(TypeError, match=r"count_missing of .columns.age."):
+        Plan.from_toml(GOOD.replace("missing = 40", 'count_missing = "yes"'))
+    with pytest.raises(ValueError, match="count_missing must be set for all columns"):
+        Plan.from_toml(counted).schema(["age", "pay"])
 
 
 @pytest.mark.parametrize(
@@ -123,5 +142,6 @@ def test_a_draft_with_answers_is_a_plan_and_one_without_is_a_form():
     assert (plan.unit, plan.epsilon, plan.requests) == ("one visit", 2.0, ())
     blank = draft(["age"], {}, {}, "table.csv")
     assert "# [columns.age]" in blank
+    assert "# labels = " in blank
     with pytest.raises(ValueError, match="columns"):
         Plan.from_toml(blank)

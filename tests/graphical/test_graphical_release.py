@@ -7,7 +7,8 @@ from scipy import stats
 
 from dpbook import BudgetExceeded, PrivacyBudget, Release, graphical
 from dpbook.audit import epsilon_lower_bound
-from dpbook.graphical import chain, clique_tables, preview, release
+from dpbook.graphical import chain, clique_tables, counting, preview, release
+from dpbook.graphical.domain import checked_groups
 from dpbook.sensitivity import histogram
 
 DOMAIN = {"a": 2, "b": ["x", "y", "z"], "c": 2}
@@ -406,7 +407,7 @@ def odd_forms():
     dask, arrow = pytest.importorskip("dask"), pytest.importorskip("pyarrow")
     lazy = dask_frame.from_pandas(people(9), npartitions=2)
     return {
-        "DataFrame of polars; call its to_pandas": a_polars_frame(),
+        "is a polars DataFrame, which is not read: pass its to_pandas": a_polars_frame(),
         "Array of dask; call its to_dask_dataframe": dask_array.from_array(np.ones((2, 3, 2), dtype=int)),
         "Series of dask": lazy["a"],
         "Index of dask": lazy.index,
@@ -415,7 +416,7 @@ def odd_forms():
         "ChunkedArray of pyarrow": arrow.chunked_array([[0, 1]]),
         "Series of pandas": people(9)["a"],
         "dict of builtins": {"a": [0]},
-        "str of builtins": iter(["a"]),
+        "is an iterator of texts": iter(["a"]),
     }
 
 
@@ -423,7 +424,7 @@ def odd_forms():
 def test_what_is_no_table_is_refused_by_name(take):
     budget = PrivacyBudget(1.0, 0.5)
     for name, form in odd_forms().items():
-        with pytest.raises(TypeError, match=f"got {name}"):
+        with pytest.raises(TypeError, match=rf"got {name}|data {name}"):
             take(form, DOMAIN, CLIQUES, epsilon=1.0, rng=np.random.default_rng(0), budget=budget)
     assert budget.ledger == ()
 
@@ -534,3 +535,17 @@ def test_a_preview_tells_the_scale_of_the_release_and_refuses_what_the_release_r
     assert look.notes["relative_error"] == pytest.approx(look.noise_sd[0] / (100 / 6))
     with pytest.raises(ValueError, match="n must be"):
         preview(DOMAIN, CLIQUES, n=0, epsilon=1.0)
+
+
+def test_a_dask_table_is_reduced_where_it_is_and_few_tables_travel():
+    dask = pytest.importorskip("dask.dataframe")
+    frame = people(200)
+    domain = graphical.Domain.of(DOMAIN)
+    groups, layout = checked_groups(CLIQUES, domain), counting.layout_of(domain, None, None, None)
+    lazy = dask.from_pandas(frame, npartitions=20)
+    parts = counting._on_workers(lazy, domain, groups, layout)
+    assert len(parts) <= counting._AT_ONCE
+    whole, summed = counting._tables_of(frame, domain, groups, layout), counting._added(parts)
+    assert whole.n == summed.n == len(frame)
+    for one, other in zip(whole.tables, summed.tables, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -6,6 +6,7 @@ case also asks what wrong arguments cost.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -326,6 +327,16 @@ def mean_cases(draw: Any) -> Case:
 
 
 @st.composite
+def gap_cases(draw: Any) -> Case:
+    """Draw a release of a mean of records of which some are missing."""
+    box = draw(gen.boxes())
+    schema = Schema({"x": Number(*box)}, missing="category")
+    rows, other = draw(gen.neighbours(st.one_of(st.just(math.nan), gen.records(box)), least=3))
+    shape = draw(st.sampled_from([0.01, 0.1, 0.5, 0.99]))
+    return _without_family(draw, rows, other, {"bins": draw(st.sampled_from([1, 3])), "shape": shape, "schema": schema})
+
+
+@st.composite
 def histogram_cases(draw: Any) -> Case:
     """Draw a release of a histogram, of bins or of labels."""
     kind = draw(st.sampled_from(["bins", "codes", "labels"]))
@@ -337,6 +348,16 @@ def histogram_cases(draw: Any) -> Case:
         return _without_family(draw, rows, other, {"labels": REGIONS}, same=_of_objects(rows))
     rows, other = draw(gen.neighbours(st.integers(0, 2)))
     return _without_family(draw, rows, other, {"labels": [0, 1, 2]})
+
+
+@st.composite
+def count_tree_cases(draw: Any) -> Case:
+    """Draw a release of quantiles, of one, two or three levels of cells."""
+    box = draw(gen.boxes())
+    branches = draw(st.sampled_from([[2], [2, 3], [3, 2, 2]]))
+    rows, other = draw(gen.neighbours(gen.records(box)))
+    q = draw(st.sampled_from([0.5, [0.1, 0.9]]))
+    return _without_family(draw, rows, other, {"q": q, "bounds": box, "branches": branches})
 
 
 def _of_objects(rows: Any) -> gen.Factory:
@@ -615,6 +636,7 @@ def regression_cases(draw: Any) -> Case:
         "mechanism": mechanism,
         "intercept": draw(st.booleans()),
         "moments": d < 3 and draw(st.booleans()),
+        "check": draw(st.sampled_from([0.0, 0.01, 0.1, 0.5])),
     }
     names = [f"x{j}" for j in range(d)] + ["y"]
 
@@ -649,12 +671,75 @@ def regression_cases(draw: Any) -> Case:
     )
 
 
+FORMULAS = (
+    None,
+    "y ~ C(g)",
+    "y ~ C(g) + a",
+    "y ~ a * C(g)",
+    "y ~ a * b",
+    "y ~ C(g) * C(h) + a",
+    "np.exp(y) ~ a + C(h)",
+)
+
+
+@st.composite
+def schema_regression_cases(draw: Any) -> Case:
+    """Draw records with labels and numbers, some of them missing, unknown or far beyond the bounds."""
+    kept = draw(st.booleans())
+    schema = Schema(
+        {
+            "g": Category(["u", "v", "w"], other="w"),
+            "h": Category([0, 1]),
+            "a": Number(-2.0, 3.0),
+            "b": Number(0.0, 1.0),
+            "y": Number(-1.0, 1.0),
+        },
+        missing="category" if kept else {"g": "u", "a": 0.5, "b": 0.0, "h": 0},
+    )
+    values = st.sampled_from([-2.0, 0.5, 3.0, 0.0, 1e300, None])
+    labels = st.sampled_from(["u", "v", "w", "Atlantis", None])
+    row = st.tuples(labels, st.sampled_from([0, 1]), values, values, st.sampled_from([-1.0, -0.5, 0.0, 1.0, 9.0]))
+    rows, other = draw(gen.neighbours(row, most=4))
+    mechanism = draw(st.sampled_from(["laplace", "gaussian"]))
+    epsilon, delta = draw(gen.epsilons), draw(gen.deltas) if mechanism == "gaussian" else 0.0
+    formula = draw(st.sampled_from(FORMULAS))
+    settings = {"schema": schema, "formula": formula, "epsilon": epsilon, "delta": delta, "mechanism": mechanism}
+    names, response = list(schema.columns), None if formula else "y"
+
+    def release(function: Any, data: Any, **given: Any) -> Any:
+        return function(*data, **(settings | given))
+
+    def table(of: Any) -> Any:
+        return pd.DataFrame(of, columns=names).astype({"g": object})
+
+    cut = draw(st.integers(0, len(rows)))
+    containers: list[gen.Factory] = [
+        lambda: (
+            pyarrow.table({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}),
+            response,
+        ),
+        lambda: (iter([table(part) for part in (rows[:cut], rows[cut:]) if part]), response),
+        lambda: ([dict(zip(names, each, strict=True)) for each in rows], response),
+    ]
+    choice = draw(st.integers(0, len(containers) - 1))
+    return Case(
+        release,
+        lambda: (table(rows), response),
+        lambda: (table(other), response),
+        epsilon,
+        delta,
+        containers[choice],
+        says=(rows, other, settings, choice),
+    )
+
+
 @st.composite
 def estimator_cases(draw: Any) -> Case:
     """Draw a fit of the estimator; its posterior is a function of the release, and cheap here."""
     rows, other = draw(gen.neighbours(st.tuples(st.floats(-3, 3), st.floats(-3, 3)), least=2, most=4))
     epsilon = draw(gen.epsilons)
     settings = {"epsilon": epsilon, "x_bounds": (-1.0, 1.0), "y_bounds": (-2.0, 2.0), "method": "naive", "draws": 8}
+    settings["check"] = draw(st.sampled_from([0.0, 0.1]))
 
     def fit(function: Any, data: Any, *, rng: Any, budget: Any = None, **given: Any) -> Any:
         X, y = data

@@ -20,7 +20,7 @@ import pytest
 
 from dpbook import Release, aggregate, expfam, graphical, mechanisms, models, noise, regression
 from dpbook.budget import charge
-from dpbook.expfam import Family, NegativeBinomial, shape_releases
+from dpbook.expfam import Family, NegativeBinomial, gap_releases, quantile_releases, shape_releases
 from dpbook.expfam import releases as family_releases
 from dpbook.graphical import dpsgd, hmm
 from dpbook.models import layout as model_layout
@@ -271,12 +271,28 @@ def _forgets_check(original: Function) -> Function:
     return lambda sensitivity, *, cells, norm: original(sensitivity, cells=1e-9 * cells, norm=norm)
 
 
+def _counts_columns(original: Function) -> Function:
+    """A record of which several columns were clipped counts once for each of them, not in parts."""
+    return lambda rows, inside: (original(rows, inside) > 0).astype(float)
+
+
 def _squares_in_full(original: Function) -> Function:
     """Squares enter with four times the weight that is free."""
 
     def broken(rows: Any, **public: Any) -> Any:
         table = original(rows, **public)
         table[:, 1] *= 4
+        return table
+
+    return broken
+
+
+def _missing_in_full(original: Function) -> Function:
+    """Missing records enter with four times the weight that is free."""
+
+    def broken(rows: Any, **public: Any) -> Any:
+        table = original(rows, **public)
+        table[:, -1] *= 4
         return table
 
     return broken
@@ -313,6 +329,11 @@ def _fits_bounds(function: Function, model: Any, X: Any, y: Any, **options: Any)
 def _forgets_intercept(original: Function) -> Function:
     """Sums of products only: the sums of the columns themselves are forgotten."""
     return lambda lower, upper, **options: original(lower, upper, **(options | {"intercept": False}))
+
+
+def _one_cell(original: Function) -> Function:
+    """No record ever moves to another cell."""
+    return lambda by_cell, overall, **options: original([], [*by_cell, *overall], **options)
 
 
 def _rows_not_people(function: Function, records: Any, **options: Any) -> Any:
@@ -388,9 +409,12 @@ OWN: list[Mutant] = [
     Mutant(expfam.release, "factor 2", patched(NegativeBinomial, "largest_change", answers(1.0))),
     Mutant(expfam.release_mean, "forgotten case", patched(shape_releases, "mean_and_shape", _forgets_cells)),
     Mutant(expfam.release_mean, "factor 2", patched(shape_releases, "_mean_statistics", _squares_in_full)),
+    Mutant(expfam.release_mean, "missing for free", patched(gap_releases, "_statistics", _missing_in_full)),
     Mutant(expfam.release_mean, "bounds from the data", wrapped(_bounds_of_data("bounds"))),
     Mutant(expfam.release_histogram, "factor 2", patched(shape_releases, "histogram", answers(1.0))),
     Mutant(expfam.release_histogram, "side channel", wrapped(_tells_the_total)),
+    Mutant(expfam.release_quantiles, "forgotten levels", patched(quantile_releases, "histogram", answers(2.0))),
+    Mutant(expfam.release_quantiles, "bounds from the data", wrapped(_bounds_of_data("bounds"))),
     Mutant(expfam.release_randomized_response, "too little noise", patched(noise, "flip", times(2, 1.1))),
     Mutant(expfam.release_posterior_samples, "factor 2", patched(noise, "choose", times(2, 2.0))),
     Mutant(expfam.private_bounds, "bounds from the data", wrapped(_bounds_of_data("public_range"))),
@@ -422,6 +446,17 @@ OWN: list[Mutant] = [
         "forgotten coordinate",
         patched(regression.sensitivities, "second_moments", _forgets_intercept),
     ),
+    Mutant(
+        regression.release,
+        "cells forgotten",
+        patched(regression.sensitivities, "moments_by_cell", _one_cell),
+    ),
+    Mutant(
+        regression.release,
+        "forgotten check",
+        patched(regression.sensitivities, "beside_histogram", _forgets_check),
+    ),
+    Mutant(regression.release, "factor 2", patched(regression.releases, "_cut", _counts_columns)),
     Mutant(PrivateBayesianRegression.fit, "bounds from the data", wrapped(_fits_bounds)),
     Mutant(graphical.release, "forgotten coordinate", patched(graphical.releases, "histogram", answers(2.0))),
     Mutant(graphical.release, "wrong unit of privacy", wrapped(_rows_not_people)),

@@ -283,7 +283,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         weight=2.0,
     ),
     expfam.release_mean: Guard(
-        cases.mean_cases(),
+        st.one_of(cases.mean_cases(), cases.gap_cases()),
         attacks.by_replay,
         unit="one record",
         observed=TOTALS,
@@ -299,6 +299,15 @@ GUARDS: dict[Callable[..., Any], Guard] = {
         observed=TOTALS,
         proof="thm-log-linear-models-sensitivity",
         wrong=(*NOISE, {"data": []}, {"bins": [1, 0], "labels": None}, {"bins": [0, 1], "labels": [0, 1]}),
+        odd=EDGE,
+    ),
+    expfam.release_quantiles: Guard(
+        cases.count_tree_cases(),
+        attacks.by_replay,
+        unit="one record",
+        observed=TOTALS,
+        proof="thm-quantiles-with-intervals-sensitivity",
+        wrong=(*NOISE, {"data": []}, {"bounds": (1, 0)}, {"q": [0.5, 0.5]}, {"q": 1.0}, {"branches": [1, 2]}),
         odd=EDGE,
     ),
     expfam.release_randomized_response: Guard(
@@ -331,7 +340,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
     ),
     # Chapter 4
     regression.release: Guard(
-        cases.regression_cases(),
+        st.one_of(cases.regression_cases(), cases.schema_regression_cases()),
         attacks.by_replay,
         unit=PAIR,
         observed=TOTALS,
@@ -343,6 +352,9 @@ GUARDS: dict[Callable[..., Any], Guard] = {
             {"x_bounds": (1, 0)},
             {"intercept": 1},
             {"moments": "yes"},
+            {"check": 0.6},
+            {"check": -0.1},
+            {"check": True},
         ),
         odd=EDGE,
         weight=2.0,
@@ -360,6 +372,7 @@ GUARDS: dict[Callable[..., Any], Guard] = {
             {"chains": -1},
             {"prior": 3},
             {"covariates": 3},
+            {"check": 0.6},
         ),
         odd=EDGE,
         weight=0.5,

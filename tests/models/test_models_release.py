@@ -44,7 +44,11 @@ def records(size: int = 9) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("statistics", [*([each] for each in EVERY), EVERY, EVERY[2:4]], ids=str)
+@pytest.mark.parametrize(
+    "statistics",
+    [*([each] for each in EVERY), EVERY, EVERY[2:4]],
+    ids=lambda each: "-".join(type(one).__name__ for one in each),
+)
 def test_no_two_records_differ_by_more_than_the_sensitivity_and_some_do_where_it_is_exact(norm, statistics):
     layout = Recipe.of(statistics, SCHEMA)
     bound, exact = layout.sensitivity(norm)

@@ -241,3 +241,11 @@ def test_what_is_wrong_is_named(release, changes, error, message):
     settings = {"prior": PRIOR, "method": "naive", **changes}
     with pytest.raises(error, match=message):
         regression.infer(release, settings.pop("prior"), **settings)
+
+
+def test_a_wrong_option_without_a_method_blames_none_that_nobody_named():
+    release = regression.release([0.1, 0.2], [0.1, 0.3], x_bounds=(-1, 1), y_bounds=(-1, 1), epsilon=1.0)
+    with pytest.raises(TypeError, match=r"the method 'chosen by infer' does not take 'warmup'\..*warm_up"):
+        regression.infer(release, warmup=3)
+    with pytest.raises(TypeError, match="the method 'collapsed' does not take 'warmup'"):
+        regression.infer(release, regression.NormalInverseGamma(0, 1, 2, 1), warmup=3)

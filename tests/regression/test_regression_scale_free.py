@@ -304,6 +304,20 @@ def test_a_posterior_speaks_of_clipping_few_records_and_a_prior_in_conflict():
     assert doubts_of(whole, regression.NormalInverseGamma([0.9, 0], 1e4, 50, 0.05), warm_up=20) == {"PriorConflict"}
 
 
+def test_a_vast_prior_is_told_to_narrow_and_a_narrow_one_to_widen():
+    """A million times the variance: nearly all responses that such a prior expects are clipped, and these are not."""
+    release = made(np.random.default_rng(14), 2000)
+    said = []
+    for precision in (1e-6, 1e4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            prior = regression.NormalInverseGamma([0.9, 0], precision, 50, 0.05)
+            found = regression.infer(release, prior, draws=40, chains=2, warm_up=20, rng=np.random.default_rng(1))
+        said += [doubt.remedy for doubt in found.doubts if type(doubt).__name__ == "PriorConflict"]
+    assert ["narrow" in remedy for remedy in said] == [True, False]
+    assert "widen" in said[1]
+
+
 def test_latent_records_move_with_their_parameters():
     """A proposal keeps the innovations: taken back by the inverse move, it gives the same records."""
     rng = np.random.default_rng(10)

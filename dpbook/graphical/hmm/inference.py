@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
 
 from dpbook._arrays import Array
 from dpbook._validation import Option, flag, integer, method_options, one_of, optional, positive
+from dpbook.blocks import by_blocks
 from dpbook.graphical.hmm.model import COUNTS_MODEL, GIBBS_MODEL, Chain, checked_prior, sort_states
 from dpbook.graphical.hmm.sampler import OPTIONS, Exact, Noisy, Settings, check_type, sample
 from dpbook.posterior import Posterior
@@ -39,11 +41,25 @@ _TAKES: dict[str, dict[str, Option]] = {
 
 @overload
 def infer(
-    release: Release, *, method: str | None = None, order_by: int = 0, paths: bool = True, **options: Any
+    release: Release,
+    *,
+    method: str | None = None,
+    order_by: int = 0,
+    paths: bool = True,
+    n_jobs: Any = None,
+    keep: str = "draws",
+    **options: Any,
 ) -> Posterior: ...
 @overload
 def infer(
-    release: Sequence[Release], *, method: str | None = None, order_by: int = 0, paths: bool = True, **options: Any
+    release: Sequence[Release],
+    *,
+    method: str | None = None,
+    order_by: int = 0,
+    paths: bool = True,
+    n_jobs: Any = None,
+    keep: str = "draws",
+    **options: Any,
 ) -> list[Posterior]: ...
 def infer(
     release: Release | Sequence[Release],
@@ -51,6 +67,8 @@ def infer(
     method: str | None = None,
     order_by: int = 0,
     paths: bool = True,
+    n_jobs: Any = None,
+    keep: str = "draws",
     **options: Any,
 ) -> Posterior | list[Posterior]:
     """Infer emissions, transitions and hidden states from a release: post-processing, which costs no privacy.
@@ -78,6 +96,10 @@ def infer(
         The type whose emission probability orders the states.
     paths : bool, default True
         Whether to keep the draws of the hidden states, as ``states``.
+    n_jobs, keep : int or executor, and {"draws", "summary"}, optional
+        Divide a sequence of noisy tables into blocks that run in so many processes (-1: one on every core) or on a Dask
+        client, draws being the same on any number; and keep summaries alone
+        (:class:`~dpbook.kept_summary.PosteriorSummary`).
     **options
         Of a noisy table alone; one that does not apply is refused.
 
@@ -122,6 +144,11 @@ def infer(
         return found[0] if isinstance(release, Release) else found
     method = "noise-aware" if method is None else one_of("method", method, METHODS)
     chosen = method_options(method, options, _TAKES)
+    if n_jobs is not None or keep != "draws":
+        rng, progress = options.pop("rng", None), options.pop("progress", False)
+        work = partial(infer, method=method, order_by=order_by, paths=paths, **options)
+        found = by_blocks(work, releases, rng=rng, n_jobs=n_jobs, keep=keep, progress=progress)
+        return found[0] if isinstance(release, Release) else found
     activity, settings = chosen.pop("activity", None), Settings(**chosen)
     prior, tables = checked_prior(settings.prior), _noisy_tables(releases)
     if method == "naive":

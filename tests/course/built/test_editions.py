@@ -6,10 +6,7 @@ skipped, and every output is that of the book.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
 import re
 import shutil
 import sys
@@ -26,7 +23,7 @@ import nbformat
 import pandas as pd
 import pytest
 import yaml
-from desk import EDITION, HERE, run
+from desk import EDITION, HERE, edition, python, run  # noqa: F401 - fixtures
 from nbformat import NotebookNode
 from notebooks import ROOT, code_cells, tags
 
@@ -96,38 +93,6 @@ def student_notebook(notebook: Path) -> NotebookNode:
 
 
 # The desk ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def edition() -> Path:
-    """Return the folder that ``make course`` wrote."""
-    if not (EDITION / "dpbook-student.zip").exists():
-        pytest.fail(f"there is no course edition in {EDITION}: run `make course`")
-    return EDITION
-
-
-@pytest.fixture(scope="session")
-def python(edition: Path) -> Path:
-    """Return the Python of an environment with the edition's wheel and its extra; made once for one wheel and lock."""
-    (wheel,) = (edition / "student").glob("*.whl")
-    constraints = ROOT / "requirements.txt"
-    made_of = wheel.read_bytes() + constraints.read_bytes() + sys.version.encode()
-    home = edition.parent / "course-environment"
-    stamp, name = home / "made-of", hashlib.sha256(made_of).hexdigest()
-    found = home / ("Scripts" if os.name == "nt" else "bin") / "python"
-    uv = (sys.executable, "-m", "uv")
-    home.parent.mkdir(exist_ok=True)
-    with open(home.parent / "course-environment.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the workers of one run share it
-        if not stamp.exists() or stamp.read_text() != name:
-            made = run(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, home, cwd=edition)
-            assert made.returncode == 0, made.stderr
-            what = f"dpbook[course] @ {wheel.as_uri()}"
-            how = ("--quiet", "--compile-bytecode", "--constraint", constraints, "--python", found)
-            installed = run(*uv, "pip", "install", *how, what, cwd=edition)
-            assert installed.returncode == 0, installed.stderr
-            stamp.write_text(name)
-    return found
 
 
 @pytest.fixture(scope="session")
