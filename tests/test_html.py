@@ -163,7 +163,7 @@ def test_a_posterior_shows_its_summary() -> None:
 
 def test_a_long_posterior_shows_its_first_components_and_judges_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = []
-    monkeypatch.setattr("dpbook.posterior._rhat", lambda draws: judged.append(draws.shape) or 1.0)
+    monkeypatch.setattr("dpbook._mixing.rhat", lambda draws: judged.extend(draws) or np.ones(len(draws)))
     posterior = Posterior({"a": np.ones((2, 8, 3)), "b": np.ones((2, 8, 5000)), "c": np.ones((2, 8))})
     table = Table(posterior._repr_html_())
     assert len(judged) == _html.MOST_ROWS

@@ -20,7 +20,6 @@ from dpbook._validation import finite_number, integer, positive
 from dpbook.aggregate.bounds import CENTRED_WIDTH, Centred, Given, Plan, SparseVector, plan_of
 from dpbook.aggregate.inference import CombinedProbability, CombinedQuantile
 from dpbook.aggregate.laws import HALVED, P_MIN, SPREAD, aggregate_sd, checked_partitions, clipped_at, halving, score_of
-from dpbook.aggregate.releases import release_bounds
 from dpbook.latent_noise import normal_laplace_logpdf
 from dpbook.preview import Preview
 from dpbook.release import Release
@@ -251,7 +250,8 @@ class _MadeUp:
             return -width / 2, width / 2, {}
         half = (plan.public_range[1] - plan.public_range[0]) / 2
         search = replace(plan, public_range=(-half, half))
-        low, high, _ = release_bounds(answers, search, epsilon=spent, rng=rng)
+        utilities = search._utilities(answers) * spent / 2
+        low, high = search._ends(int(np.argmax(utilities + rng.gumbel(size=utilities.shape))))
         return low, high, search._public
 
     @property

@@ -19,7 +19,7 @@ from dpbook import noise
 from dpbook._arrays import Array
 from dpbook._validation import at_least, flag, integer, positive, seeded_generator
 from dpbook.aggregate.asking import Split, points_of
-from dpbook.aggregate.bounds import REWARD, Centred, Given, Plan, SparseVector, plan_of
+from dpbook.aggregate.bounds import Centred, Given, Plan, SparseVector, plan_of
 from dpbook.aggregate.laws import HALVED, SPREAD, clipped_at, halving, score_of
 from dpbook.budget import PrivacyBudget, charge
 from dpbook.mechanisms import above_threshold
@@ -456,15 +456,9 @@ def _drawn_interval(
     numbers: Array, search: Centred, epsilon: float, rng: np.random.Generator | None, budget: PrivacyBudget | None
 ) -> FoundBounds:
     noise.require_choice(1.0, epsilon, rng)
-    low, high = search.public_range
-    starts, widths, rewards = search._candidates()
     charge(budget, epsilon, 0.0, label="centred bounds")
-    inside = np.sort(np.clip(numbers[~np.isnan(numbers)], low, high))
-    count = np.searchsorted(inside, starts + widths, side="right") - np.searchsorted(inside, starts, side="left")
-    # Rewards in 1024ths, so that the sums are exact and the utility's computed sensitivity is 1.
-    reward = np.rint(rewards * REWARD * len(numbers) * 1024) / 1024
-    best = noise.choose(count + reward, 1.0, epsilon, rng)
-    return FoundBounds(float(starts[best]), float(min(starts[best] + widths[best], high)), True)
+    best = noise.choose(search._utilities(numbers), 1.0, epsilon, rng)
+    return FoundBounds(*search._ends(best), True)
 
 
 def _first_that_holds(

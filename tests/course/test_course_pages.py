@@ -65,7 +65,7 @@ def test_an_answer_is_split_from_its_check() -> None:
 
 
 def test_the_first_cell_installs_this_version_and_no_program_for_notebooks() -> None:
-    assert f'"dpbook[scale,sklearn]=={__version__}"' in packages()
+    assert f'"dpbook[scale,sklearn,formula]=={__version__}"' in packages()
     cell = install_cell([], "https://example.org", "1-one")
     assert "urlretrieve" not in cell
     assert "jupyterlab" not in cell
