@@ -93,6 +93,7 @@ class Exercises:
     ✓ Passed.
     >>> exercises.grade("ex-double", lambda x: x + 3).passed
     False
+    >>> exercises.wrong("ex-double", square=(lambda x: x**2, "Twice 3"))
     >>> exercises.check("ex-double", ...)
     ✗ Not yet. Nothing to check yet: put your answer where the dots are.
 
@@ -137,7 +138,7 @@ class Exercises:
         return _into(self._generated, label)
 
     def wrong(self, label: str, **answers: tuple[Any, str]) -> None:
-        """Enter typical wrong answers to ``label``, by name, each with words of the message that it deserves."""
+        """Enter typical wrong ``answers`` to ``label``, by name, each with words of the message that it deserves."""
         self.wrong_answers[label] = answers
 
     def numbers(self, label: str, student: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import pickle
 import subprocess
 import sys
 import warnings
@@ -17,7 +16,7 @@ from dpbook import Posterior, aggregate, expfam, regression
 from dpbook.blocks import by_blocks, in_blocks
 from dpbook.doubts import ConvergenceWarning, Doubt
 from dpbook.graphical import hmm
-from dpbook.kept_summary import PROBABILITIES, PosteriorSummary
+from dpbook.kept_summary import PosteriorSummary
 
 
 def rng(seed: int = 1) -> np.random.Generator:
@@ -143,24 +142,6 @@ def test_doubts_are_spoken_once_for_the_whole():
     assert [each.category for each in caught] == [ConvergenceWarning]
     assert "in 60 of 60 releases" in str(caught[0].message)
     assert all(isinstance(each.doubts[0], Doubt) for each in found)
-
-
-def test_a_summary_can_be_pickled_and_is_small():
-    kept = PosteriorSummary.of(Posterior({"theta": rng().normal(size=(4, 5000, 3))}))
-    again = pickle.loads(pickle.dumps(kept))
-    np.testing.assert_array_equal(again.figures, kept.figures)
-    assert kept.figures.nbytes < 500
-
-
-def test_a_quantile_that_was_not_kept_is_refused():
-    kept = PosteriorSummary.of(Posterior({"theta": rng().normal(size=(4, 500))}))
-    assert kept.quantile(PROBABILITIES, "theta").shape == (13,)
-    with pytest.raises(ValueError, match="q must be one of"):
-        kept.quantile(0.3, "theta")
-    with pytest.raises(ValueError, match=r"level must be 0.5, 0.8"):
-        kept.interval(0.7, "theta")
-    with pytest.raises(ValueError, match="name"):
-        kept.mean("nothing")
 
 
 def test_aggregates_of_a_sequence_take_n_jobs():

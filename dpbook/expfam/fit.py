@@ -82,7 +82,7 @@ class FitCheck:
 
     @property
     def p_value(self) -> str:
-        """The probability in words, ``p = 0.3`` or ``p < 0.005``: it is simulated, and knows one digit."""
+        """The probability in words, ``p = 0.3`` or ``p < 0.005``; it is simulated, and knows one digit."""
         return f"p {'<' if self.furthest else '='} {self.p:.1g}"
 
     @property

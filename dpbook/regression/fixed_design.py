@@ -18,12 +18,22 @@ from dpbook import moments
 from dpbook._arrays import Array
 from dpbook.moments import NoisySums, Pullback, clipped_normal
 from dpbook.regression.layout import Layout
-from dpbook.regression.scale_free import Places, Softened, by_partial, correlation_root, first_guess, log_prior
+from dpbook.regression.scale_free import (
+    COVARIATE_MEDIAN,
+    COVARIATE_SPREAD,
+    Places,
+    Softened,
+    by_partial,
+    correlation_root,
+    first_guess,
+    log_prior,
+)
 from dpbook.regression.task import Draws, Task, drawn
 
 __all__: list[str] = []
 
 _ROOM = 2_000_000  # numbers of a batch of covariances
+_JOINED, _TAIL = 1.5, 0.5  # powers of 1 - share in the density of its log odds, at a share of 0.85 and near 1
 _LOOK_DRAWS, _LOOK_WARM_UP = 10, 100  # of the run that looks for clipping
 
 
@@ -77,7 +87,7 @@ class FixedDesign:
     """The law of a record's statistics given the covariates' second moments, which are part of the position.
 
     With an intercept a covariate's mean is tanh of its centre, uniform in the bounds, and its sd a share of the largest
-    that the bounds allow around that mean.
+    that the bounds allow around that mean, which a column of two values has.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -126,12 +136,14 @@ class FixedDesign:
         centre = position[self.places.centre]
         value = value - 2 * np.logaddexp(centre, -centre).sum(axis=0)  # of 1 - tanh², up to a constant
         gradient[self.places.centre] = -2 * np.tanh(centre)
-        return value, gradient
+        beyond, change = _two_valued(position[self.places.spread])
+        gradient[self.places.spread] += change
+        return value + beyond.sum(axis=0), gradient
 
     def start(self, sums: NoisySums) -> Array:
         """Return positions that fit the noisy sums, made possible, about."""
         at = self.places
-        height, slopes, log_error, centre, sd = first_guess(at, sums)
+        height, slopes, log_error, centre, sd = first_guess(at, sums, bounded=True)
         position = np.zeros((at.dim, len(height)))
         position[at.height], position[at.slopes], position[at.log_error] = height, slopes, log_error
         share = sd
@@ -202,3 +214,16 @@ class FixedDesign:
             gradient[at.height] = by_tau[:, :1].T
             gradient[at.centre] = by_root[:, 1:, 0].T * (1 - centre**2) - by_sd * sd * centre
         return gradient
+
+
+def _two_valued(spread: Array) -> tuple[Array, Array]:
+    """Return what is added to the log density of normal log odds of a covariate's share, and its derivative.
+
+    A column of two values, its bounds, has a share of one. Near one the density of normal log odds falls faster than
+    any power of 1 - share, and keeps a dummy's variance several sds of the noise from where it is. So beyond a share of
+    0.85 the power, which is `_JOINED` there, falls to `_TAIL`, that of the arcsine law.
+    """
+    joint = np.log(COVARIATE_MEDIAN) + _JOINED * COVARIATE_SPREAD**2
+    past = np.maximum(spread - joint, 0.0)
+    fading = (_JOINED - _TAIL) * -np.expm1(-past)
+    return (_JOINED - _TAIL) * past - fading + 0.5 * (past / COVARIATE_SPREAD) ** 2, fading + past / COVARIATE_SPREAD**2

@@ -141,14 +141,22 @@ def spread_prior(position: Array, gradient: Array, spread: slice, partial: slice
     return np.asarray(value)
 
 
-def first_guess(places: Places, sums: NoisySums) -> tuple[Array, Array, Array, Array, Array]:
-    """Return height, scaled slopes, log error sd, and mean and sd of the covariates, from noisy sums made possible."""
+def first_guess(places: Places, sums: NoisySums, *, bounded: bool = False) -> tuple[Array, Array, Array, Array, Array]:
+    """Return height, scaled slopes, log error sd, and mean and sd of the covariates, from noisy sums made possible.
+
+    Where covariates are ``bounded``, the guess comes as near as noise allows to the bounds, where a rare event has its
+    mean, and to the largest variance around it, which a column of two values has.
+    """
     where, d, first = places.layout.position, places.d, places.first
     mean = (sums.noisy / sums.n[:, None]).T
     squares = np.stack([mean[where[i, i]] for i in range(first, places.q)])
-    centre = np.clip(mean[where[0, 1 : places.q]], -0.9, 0.9) if first else np.zeros((d, mean.shape[1]))
+    noise = np.maximum(2 * np.sqrt(sums.variance[:, 0]) / sums.n, 1e-9) if bounded else np.ones(mean.shape[1])
+    far = np.maximum(0.9, 1 - noise)
+    centre = np.clip(mean[where[0, 1 : places.q]], -far, far) if first else np.zeros((d, mean.shape[1]))
     height = np.clip(mean[where[0, places.q]], -1.0, 1.0) if first else np.zeros(mean.shape[1])
-    sd = np.sqrt(np.clip(squares - centre**2, _LEAST, 0.8 * (1 - centre**2)))
+    room = 1 - centre**2
+    most = np.maximum(0.8 * room, room - noise * np.sqrt(1 + 4 * centre**2))
+    sd = np.sqrt(np.clip(squares - centre**2, np.minimum(_LEAST, noise), most))
     of_y = np.clip(mean[places.y_squared] - height**2, _LEAST, 1.0)
     cross = mean[places.with_y[first:]] - centre * height
     correlation = np.clip(cross / sd / np.sqrt(of_y), -0.95, 0.95) / np.sqrt(d)
@@ -371,7 +379,8 @@ def _unit_of_shares(places: Places, sums: NoisySums, *, bounded: bool) -> Array:
     units = []
     for column in (q, *range(first, q)):
         square = where[column, column]
-        centre = np.clip(mean[where[0, column]], -0.99, 0.99) if first else np.zeros(mean.shape[1])
+        far = np.maximum(0.99, 1 - 2 * noise[square]) if bounded and column != q else 0.99
+        centre = np.clip(mean[where[0, column]], -far, far) if first else np.zeros(mean.shape[1])
         v = np.clip(mean[square] - centre**2, 0.0, 1.0)
         room = 1 - centre**2 if bounded and column != q else 1 + v
         share = np.minimum(v / room, 1.0)

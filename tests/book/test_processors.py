@@ -27,6 +27,7 @@ SAMPLE = (
     "regression/private-covariates",
     "graphical-models/collective-graphical-models",
     "theory/four-ways-to-release",
+    "any-model/moments-by-simulation",
 )
 ALL = [path.relative_to(BOOK).with_suffix("").as_posix() for path in sorted(BOOK.glob("*/*.ipynb"))]
 SECTIONS = ALL if os.environ.get("DPBOOK_ALL_SECTIONS") == "1" else SAMPLE

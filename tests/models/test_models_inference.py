@@ -238,6 +238,7 @@ def test_a_simulator_whose_points_do_not_suffice_is_doubted(monkeypatch):
     assert PoorApproximation in raised(release, SHARE)
 
 
+@pytest.mark.filterwarnings("ignore::dpbook.Doubt")
 def test_a_model_that_nothing_fits_is_doubted_and_has_no_evidence():
     release = made([19_000.0], 0.01, 20_000, "laplace", models.Powers("x"), LINE)
     small = models.Model({"mu": models.Uniform(0, 0.01)}, lambda p, u: p["mu"] + 0 * u[0])

@@ -139,7 +139,7 @@ def test_real_noise_is_float_safe_and_the_ledger_is_charged():
     ("statistics", "words"),
     [
         ([], "one statistic or more"),
-        (["x"], "statistics must be Moments"),
+        (["x"], "statistics must be Powers"),
         (models.Powers("wage"), "columns of the schema"),
         (models.Powers("c"), "powers must be of Number"),
         (models.Table("x"), "a table must be of Category"),

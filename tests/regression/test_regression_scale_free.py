@@ -333,12 +333,21 @@ def test_latent_records_move_with_their_parameters():
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
 
 
+def _log_odds(law, scores):
+    """Log odds of a covariate's share from its prior, by the inverse of the distribution function on a grid."""
+    grid = np.zeros((law.dim, 60_001))
+    grid[law.places.spread] = odds = np.linspace(-12.0, 48.0, 60_001)
+    below = np.cumsum(np.exp(law.log_prior(grid)[0] - law.log_prior(grid)[0].max()))
+    return np.interp(stats.norm.cdf(scores), below / below[-1], odds)
+
+
 def from_own_prior(law, rng, size):
     """Positions (dim, size) from the beliefs of a law of one covariate with an intercept."""
     at, places = np.empty((law.dim, size)), law.places
     at[places.height], at[places.slopes] = rng.normal(size=size), rng.standard_cauchy(size)
     at[places.log_error] = np.log(0.1) + 2 * rng.normal(size=size)
-    at[places.spread] = np.log(0.2) + 1.5 * rng.normal(size=size)
+    z = rng.normal(size=size)
+    at[places.spread] = _log_odds(law, z) if law.bounded else np.log(0.2) + 1.5 * z
     at[places.centre] = np.arctanh(rng.uniform(-1, 1, size)) if law.bounded else rng.normal(size=size)
     return at
 
