@@ -5,6 +5,8 @@ from pathlib import Path
 
 from pybtex.database import parse_file
 
+from dpbook import doubts
+
 BOOK = Path(__file__).parents[2] / "book"
 
 
@@ -127,6 +129,13 @@ def test_a_letter_that_nobody_explained_and_a_row_that_nobody_needs_are_seen() -
     }
     assert unused(page, "Here $\\theta x$, and $\\bar{p} + h(s)$") == []
     assert unused(page, "Here $\\theta = p\\,x$") == [" \\bar p ", " h "]
+
+
+def test_the_cheat_sheet_and_the_page_of_warnings_have_every_kind_of_doubt() -> None:
+    kinds = {kind.__name__ for kind in doubts.Doubt.__subclasses__() if kind.__module__ == doubts.__name__}
+    for name in ("cheat-sheet", "doubts"):
+        text = (BOOK / "reference" / f"{name}.md").read_text(encoding="utf-8")
+        assert set(re.findall(r"\{class\}`~dpbook\.doubts\.(\w+)`", text)) == kinds, name
 
 
 def test_every_work_in_the_bibliography_is_cited_somewhere() -> None:
