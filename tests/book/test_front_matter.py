@@ -90,18 +90,18 @@ def test_the_landing_page_names_the_chapters_as_the_sidebar_does() -> None:
 
 
 def test_the_capstone_skeletons_exchange_a_release(tmp_path: Path) -> None:
-    _, steward, analyst, auditor = python_blocks("how-to-use.md")
+    steward, analyst, auditor = python_blocks("how-to-use.md")
     assert "left: 0" in run(steward, tmp_path)
     assert (tmp_path / "release-1.md").read_text(encoding="utf-8").startswith("- **Guarantee.**")
     assert re.search(r"naive: \[.*noise-aware: \[", run(analyst, tmp_path), re.S)
     assert run(auditor, tmp_path).startswith("Not refuted")
 
 
-def test_the_palette_on_the_page_is_that_of_the_package() -> None:
-    page = (BOOK / "how-to-use.md").read_text(encoding="utf-8")
-    rows = re.findall(r'background-color: (#\w+)"></span> \| (.*?) \| `"(.*?)"` \| (.*?) \| (.*?) \|', page)
+def test_the_palette_that_contributors_read_is_that_of_the_package() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r'^\| (.*?) \| `"(.*?)"` \| `(#\w+)` \| (.*?) \| (.*?) \|$', page, re.M)
     expected = [
-        (style.color, style.label, name, MARKERS[style.marker], LINES[style.linestyle])
+        (style.label, name, style.color, MARKERS[style.marker], LINES[style.linestyle])
         for name, style in METHODS.items()
     ]
     assert rows == expected
