@@ -1,7 +1,7 @@
 """Write the book as one EPUB file, with its mathematics as MathML, from the sources of the pages and without a network.
 
-    python tools/epub.py                      # _build/epub/dpbook.epub
-    python tools/epub.py --output FOLDER      # FOLDER/epub/dpbook.epub
+python tools/epub.py                      # _build/epub/dpbook.epub
+python tools/epub.py --output FOLDER      # FOLDER/epub/dpbook.epub
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 from jupyter_book.config import get_final_config
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
@@ -38,8 +40,9 @@ OF_THE_WEB = {
 }
 
 
-def configuration() -> dict[str, Any]:
-    """Return the configuration of the book with what an e-book has instead of what the web has."""
+def configuration(static: Path) -> dict[str, Any]:
+    """Return the configuration of the book with what an e-book has instead of the web's; the cover is in ``static``."""
+    about: dict[str, Any]
     about, _ = get_final_config(
         user_yaml=ROOT / "_config.yml", sourcedir=ROOT, cli_config={"latex_individualpages": False}
     )
@@ -48,7 +51,7 @@ def configuration() -> dict[str, Any]:
     return about | {
         "extensions": [*(name for name in about["extensions"] if name not in OF_THE_WEB), "mathml", "epub_pages"],
         "html_math_renderer": "mathml",
-        "html_static_path": ["book/_epub"],
+        "html_static_path": ["book/_epub", str(static)],
         "html_css_files": [],
         "html_js_files": [],
         "nitpicky": True,
@@ -64,6 +67,7 @@ def configuration() -> dict[str, Any]:
         "epub_identifier": repository,  # the same for every build: a newer edition replaces an older one
         "epub_scheme": "URL",
         "epub_uid": "book",
+        "epub_cover": ("_static/cover.png", "epub-cover.html"),
         "epub_css_files": ["book.css"],
         "epub_show_urls": "no",
         "epub_use_index": False,
@@ -74,12 +78,29 @@ def configuration() -> dict[str, Any]:
     }
 
 
+def draw_cover(file: Path) -> None:
+    """Write the cover: the title, the picture of the first page, the authors."""
+    about = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    figure = Figure(figsize=(6, 9), facecolor="white")
+    figure.text(
+        0.5, 0.86, about["title"].replace("private ", "private\n"), ha="center", va="top", size=29, weight="bold"
+    )
+    picture = figure.add_axes((0.04, 0.28, 0.92, 0.36))
+    picture.imshow(imread(ROOT / "book" / "_static" / "readme.png"))
+    picture.set_axis_off()
+    figure.text(0.5, 0.12, about["author"], ha="center", size=16)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=160, metadata={"Software": None})
+
+
 def build(output: Path) -> Path:
     """Write the e-book; stop on the first warning, as the pages do."""
     released = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["date-released"]
     day = datetime.fromisoformat(str(released)).replace(tzinfo=UTC)
     os.environ.setdefault("SOURCE_DATE_EPOCH", str(int(day.timestamp())))
     shutil.rmtree(output / "epub", ignore_errors=True)  # every file of the folder would become part of the book
+    cover = output / "epub-cover" / "cover.png"
+    draw_cover(cover)
     with patch_docutils(), docutils_namespace():
         app = Sphinx(
             srcdir=ROOT,
@@ -87,7 +108,7 @@ def build(output: Path) -> Path:
             outdir=output / "epub",
             doctreedir=output / "epub-doctrees",
             buildername="epub",
-            confoverrides=configuration(),
+            confoverrides=configuration(cover.parent),
             status=None,
             warningiserror=True,
             keep_going=True,

@@ -1,4 +1,4 @@
-"""The builder of the e-book: Sphinx's own, with pages that are strict XHTML and a manifest that says where formulas are.
+"""The builder of the e-book: Sphinx's own, with pages of strict XHTML and a manifest that says where formulas are.
 
 What extensions write for browsers is forgiven there and refused by readers of e-books, which parse pages as XML.
 """
@@ -57,7 +57,9 @@ class BookBuilder(Epub3Builder):
         super().build_content()
         manifest = Path(self.outdir, "content.opf")
         lines = manifest.read_text(encoding="utf-8")
-        manifest.write_text(re.sub(r'(<item id="[^"]+" href="([^"]+)"[^>]*?) />', self._marked, lines), encoding="utf-8")
+        manifest.write_text(
+            re.sub(r'(<item id="[^"]+" href="([^"]+)"[^>]*?) />', self._marked, lines), encoding="utf-8"
+        )
 
     def _marked(self, item: re.Match[str]) -> str:
         if item[2].endswith(".xhtml") and "<math" in Path(self.outdir, item[2]).read_text(encoding="utf-8"):
