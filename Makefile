@@ -18,14 +18,15 @@ PAGE := _build/html/index.html
 CORE := validation records schema noise budget release priors sampling posterior preview
 QUICK := $(patsubst %,tests/test_%.py,walks wall layout package $(CORE)) tests/book/test_docstrings.py tests/expfam/test_expfam_families.py
 
-.PHONY: help book test quick lint test-unit test-notebooks test-book test-browser course test-course nightly notebooks lock clean
+.PHONY: help book test quick lint test-unit test-notebooks test-book test-browser course test-course epub nightly notebooks lock clean
 
 help:
 	@echo "make book       build the book (and the environment, on first use); prints the page to open"
 	@echo "make test       lint, unit tests and doctests, every notebook re-executed and compared, strict book build, every page in a browser"
 	@echo "make quick      lint, the core, the rules and a walk through each package, in under two minutes: before every commit"
 	@echo "make course     write the notebooks of a course, for students and for instructors, to _build/course"
-	@echo "make nightly    every page at six widths, light and dark; every notebook on another processor"
+	@echo "make epub       write the book as one file for e-readers, with real mathematics, and check it: _build/epub/dpbook.epub"
+	@echo "make nightly    the e-book; every page at six widths, light and dark; every notebook on another processor"
 	@echo "make notebooks  bring the executed notebooks up to date with their text (FORCE=1: execute all of them)"
 	@echo "make lint       ruff, formatting, types, spelling"
 	@echo "make lock       pin the newest versions that fit pyproject.toml in requirements.txt"
@@ -76,7 +77,12 @@ course: $(INSTALLED)
 test-course: test-book course
 	$(PY) -m pytest -q -n $(JOBS) tests/course/built
 
-nightly: test-book
+# Formulas are compared one by one with what MathJax makes of them, where there is a Chromium.
+epub: $(INSTALLED)
+	$(PY) tools/epub.py
+	$(PY) -m pytest -q -rs tests/book/test_epub.py tests/browser/test_epub_formulas.py
+
+nightly: test-book epub
 	DPBOOK_ALL_WIDTHS=1 $(PY) -m pytest -q -rs -n $(JOBS) tests/browser
 	DPBOOK_ALL_SECTIONS=1 $(PY) -m pytest -q -n $(JOBS) tests/book/test_processors.py
 
